@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -163,34 +164,26 @@ def _completions(board: _Board, clock: Clock) -> Iterator[set[tuple[int, int]]]:
     missing = {v: int(board.nodes.degrees[v]) - len(board.certain(v)) for v in board.open}
     real = {v: left for v, left in missing.items() if left > 0 and board.real(v)}
     found = False
-    for more in _fill(sorted(real), real, frozenset(), clock):
+    for more in _fill(sorted(real), real, clock):
         found = True
         yield edges | more
     if not found:
         yield edges
 
 
-def _fill(
-    order: list[int], missing: dict[int, int], chosen: frozenset[tuple[int, int]], clock: Clock
-) -> Iterator[frozenset[tuple[int, int]]]:
-    """Simple graphs on the open nodes with the given remaining degrees, as long as there is time."""
+def _fill(order: list[int], missing: dict[int, int], clock: Clock) -> Iterator[frozenset[tuple[int, int]]]:
+    """Simple graphs on the open nodes with the given remaining degrees, each once, as long as there is time."""
     if clock.left <= 0:
         return
     short = [v for v in order if missing[v] > 0]
     if not short:
-        yield chosen
+        yield frozenset()
         return
-    first = short[0]
-    for other in short[1:]:
-        edge = (min(first, other), max(first, other))
-        if edge in chosen:
-            continue
-        yield from _fill(
-            order,
-            missing | {first: missing[first] - 1, other: missing[other] - 1},
-            chosen | {edge},
-            clock,
-        )
+    first, *others = short
+    for around in combinations(others, missing[first]):  # all of its neighbours: so no graph comes in two orders
+        left = missing | {first: 0} | {other: missing[other] - 1 for other in around}
+        for more in _fill(order, left, clock):
+            yield more.union((first, other) for other in around)
 
 
 def _graph(board: _Board, edges: set[tuple[int, int]]) -> Graph:

@@ -11,8 +11,9 @@ import numpy as np
 import optax
 import pytest
 
-from jgleak.attacks.facts.diagnosis import _skipped, diagnoses
+from jgleak.attacks.facts.diagnosis import _head, _skipped, diagnoses
 from jgleak.attacks.facts.evidence import Evidence
+from jgleak.attacks.facts.fact import Silent
 from jgleak.attacks.facts.registry import facts
 from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.gnn import GNN, MLP, AddedRow, GCNConv, Layer, Pooled
@@ -34,6 +35,47 @@ def times(factor: float, observed: Observation) -> Observation:
 
 def test_a_clipped_update_that_says_so_is_no_fault(lab: Any, seen: Observation) -> None:
     assert diagnoses(dataclasses.replace(times(0.5, seen), scaled=True), lab.bare) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "noise"),
+    [
+        (lambda o: dataclasses.replace(o, batch_size=2), None),
+        (lambda o: dataclasses.replace(o, protocol="fedavg", local=LocalTraining(0.1, 3)), None),
+        (lambda o: dataclasses.replace(o, update=jax.tree.map(lambda g, w: g + 0.25 * w, o.update, o.params)), None),
+        (lambda o: dataclasses.replace(o, model=o.model.clone(dropout=0.5)), None),
+        (lambda o: dataclasses.replace(o, pruned=True), None),
+        (lambda o: o, 1e-9),
+        (lambda o: two_rows(o), None),
+        (lambda o: two_negative(o), None),
+    ],
+)
+def test_a_head_is_judged_where_it_is_one_graphs_gradient_and_no_more(
+    lab: Any, seen: Observation, change: Any, noise: float | None
+) -> None:
+    far = times(0.5, seen)
+    assert list(_head(Evidence(far, lab.bare)))
+    try:
+        assert not list(_head(Evidence(change(far), lab.bare, noise)))
+    except Silent:
+        assert change(far).pruned
+
+
+def _headed(observed: Observation, place: str, name: str, leaf: np.ndarray) -> Observation:
+    mlp = observed.update["readout"]["mlp"]
+    changed = mlp | {place: mlp[place] | {name: leaf}}
+    return dataclasses.replace(observed, update=observed.update | {"readout": {"mlp": changed}})
+
+
+def two_rows(observed: Observation) -> Observation:
+    kernel = np.array(observed.update["readout"]["mlp"]["linears_0"]["kernel"])
+    rng = np.random.default_rng(0)
+    further = np.outer(rng.normal(size=kernel.shape[0]), rng.normal(size=kernel.shape[1]))
+    return _headed(observed, "linears_0", "kernel", (kernel + np.abs(kernel).max() * further).astype(np.float32))
+
+
+def two_negative(observed: Observation) -> Observation:
+    return _headed(observed, "linears_1", "bias", np.array([-0.2, -0.1, 0.3], np.float32))
 
 
 def test_nothing_is_wrong_with_an_honest_gradient(lab: Any, seen: Observation) -> None:

@@ -12,12 +12,14 @@ import pytest
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.grain import distinct as module
 from jgleak.attacks.grain.distinct import _Board, _completions, _graph, _narrow
+from jgleak.attacks.grain.settings import DEFAULTS
 from jgleak.attacks.span.combinations import Slot, total
 from jgleak.attacks.span.filter import FoundBlocks
 from jgleak.attacks.span.hops import Nodes
 from jgleak.attacks.span.ranges import Unsearched
 from jgleak.attacks.span.settings import LIMITS
-from jgleak.federated import Observation
+from jgleak.federated import Knowledge, Observation
+from jgleak.graph import Graph
 from tests.clocks import HELD as FOREVER
 
 
@@ -38,9 +40,10 @@ def simple_graphs(degrees: tuple[int, ...]) -> set[frozenset[tuple[int, int]]]:
     return found
 
 
-@pytest.mark.parametrize("degrees", [(1, 1), (2, 2, 2), (1, 2, 2, 1), (3, 2, 2, 2, 1), (1, 1, 1, 3)])
+@pytest.mark.parametrize("degrees", [(1, 1), (2, 2, 2), (2, 2, 2, 2), (1, 2, 2, 1), (3, 2, 2, 2, 1), (1, 1, 1, 3)])
 def test_open_nodes_are_joined_in_every_way_that_their_degrees_allow(degrees: tuple[int, ...]) -> None:
-    assert {frozenset(edges) for edges in _completions(board(degrees, {}), FOREVER)} == simple_graphs(degrees)
+    found = [frozenset(edges) for edges in _completions(board(degrees, {}), FOREVER)]
+    assert set(found) == simple_graphs(degrees) and len(found) == len(set(found)), "each once"
 
 
 def test_settled_neighbourhoods_are_kept() -> None:
@@ -178,3 +181,43 @@ def test_what_the_filter_did_not_finish_or_the_settled_contradict_is_left_open(l
     spans = Spans(torn, wrong)
     settled(lab, monkeypatch, torn, spans)
     assert torn.settled[0] == {2} and 2 not in torn.settled
+
+
+def test_without_any_node_there_is_no_candidate(lab: Any, monkeypatch: Any) -> None:
+    none = Nodes(np.zeros((0, 3), int), np.zeros((0, lab.space.width)), np.zeros(0, int))
+    monkeypatch.setattr(module, "find_nodes", lambda *_, **__: none)
+    monkeypatch.setattr(module, "block_checks", lambda *_: [])
+    model = lab.model(layers=2, hidden=4, readout_widths=(3,))
+    observed = Observation(model, lab.params(model), lab.params(model), "bce")
+    found = module.reconstruct_distinct(
+        observed, Knowledge(lab.space, distinct_nodes=True), DEFAULTS, clock=FOREVER, budget=Budget()
+    )
+    assert found.stop == "no candidates" and found.graphs == () and found.info["nodes"] == 0
+    assert found.info["settled"] == found.info["one_hop_checked"] == 0
+
+
+@pytest.mark.parametrize(("met", "stop", "tests"), [(0, "match", 1), (2, "match", 3), (None, "exhausted", 3)])
+def test_every_completion_is_tested_until_one_matches(
+    met: int | None, stop: str, tests: int, lab: Any, monkeypatch: Any
+) -> None:
+    """Four nodes of two neighbours are a ring in three ways; the nearest is returned, the first of equals."""
+    codes = lab.ring([0, 1, 2, 3]).x.astype(int)
+    ring = Nodes(codes, codes.astype(float), np.full(4, 2), certain=True)
+    monkeypatch.setattr(module, "find_nodes", lambda *_, **__: ring)
+    monkeypatch.setattr(module, "block_checks", lambda *_: [])
+    asked = list[Graph]()
+
+    def distances(observation: Any, space: Any, graphs: list[Graph]) -> list[tuple[float, int]]:
+        asked.extend(graphs)
+        return [(0.0 if len(asked) - 1 == met else 0.5 - 0.1 * (len(asked) == 2), 1)]
+
+    monkeypatch.setattr(module, "gradient_distances", distances)
+    model = lab.model(layers=2, hidden=4, readout_widths=(3,))
+    observed = Observation(model, lab.params(model), lab.params(model), "bce")
+    known = Knowledge(lab.space, distinct_nodes=True)
+    found = module.reconstruct_distinct(observed, known, DEFAULTS, clock=FOREVER, budget=Budget())
+    assert found.stop == stop and found.info["graphs_tested"] == len(asked) == tests and found.best is not None
+    assert found.best.y == 1 and found.best.isomorphic(asked[1 if met is None else met])
+    assert found.gradient_distance == (0.4 if met is None else 0.0)
+    late = module.reconstruct_distinct(observed, known, DEFAULTS, clock=Clock(0.0, 0.0), budget=Budget())
+    assert late.stop == ("match" if late.gradient_distance == 0.0 else "time") and late.info["graphs_tested"] == 1

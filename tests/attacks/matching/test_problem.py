@@ -6,11 +6,14 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jgleak import Knowledge
+from jgleak.attacks.matching.dlg import RECIPE
 from jgleak.attacks.matching.problem import _shares, mask_keys, normalisation, pose, steps_made
+from jgleak.attacks.matching.recipe import relaxed
 from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, NodeScores, Pooled
 from jgleak.graph import Graph
@@ -182,3 +185,15 @@ def test_the_length_of_a_clipped_update_counts_where_no_label_absorbs_it(
         observed = Observation(model, ones, ones, loss, scaled=scaled)
         setting, _ = pose(observed, Knowledge(lab.space, n=4, labels=labels), infer=True)
         assert setting.scaled is (scaled and counts)
+
+
+def test_columns_of_degrees_that_edges_tell_are_set_whatever_is_searched_for(lab: Any) -> None:
+    graph = lab.random(5, 1)
+    setting, problem = pose(seen(lab, graph), Knowledge(lab.space, adjacency=graph.adjacency), infer=True)
+    slots, width = problem.mask.shape[1], lab.space.width
+    variables = {"nodes": jnp.full((1, slots, width), 7.0)}
+    shown = np.asarray(relaxed(RECIPE, setting, problem, variables, jnp.asarray(0)).nodes)
+    start, stated = setting.degree_column, problem.degrees.shape[-1]
+    np.testing.assert_array_equal(shown[..., start : start + stated], problem.degrees)
+    others = np.delete(shown[0], np.s_[start : start + stated], axis=1)
+    assert np.all(others[: graph.n] == 7.0) and not others[graph.n :].any()
