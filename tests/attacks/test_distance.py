@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.distance import Fit, _alike, gradient_distances
+from jgleak.attacks.distance import MATCH, Fit, _alike, _share, gradient_distances, labelled_distance
+from jgleak.attacks.noise import deviations, largest
 from jgleak.defenses import parse
 from jgleak.federated import Observation, fedsgd
 from jgleak.graph import Graph
@@ -161,3 +162,71 @@ def test_a_vanishing_gradient_has_no_infinite_distance(lab: Any) -> None:
     observation = lab.observe(model, dataclasses.replace(lab.path([0, 1]), y=1.0), "mse")
     blank = jax.tree.map(lambda leaf: leaf * 0, observation.update)
     assert np.isfinite(closest(dataclasses.replace(observation, update=blank), lab, lab.path([1, 1]))[0])
+
+
+def test_without_noise_rounding_alone_is_explained(lab: Any) -> None:
+    observation = lab.observe(lab.model(hidden=8), lab.random(4, 1))
+    fit = Fit.of(observation, None)
+    assert fit.deviation is None and fit.most == MATCH and fit.informative
+    assert fit.entries == sum(np.size(leaf) for leaf in jax.tree.leaves(observation.update))
+    np.testing.assert_array_equal(fit.excess([0.1, 0.5]), [0.0, 0.0])
+    assert fit.likely([0.1, 0.5]).all() and fit.excess([]).shape == (0,)
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_of_noise_so_much_is_explained_as_entries_can_have(pruned: bool, lab: Any) -> None:
+    observation = lab.observe(lab.model(hidden=8), lab.random(4, 1))
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(observation.update)]
+    entries = sum(int(np.count_nonzero(leaf)) if pruned else leaf.size for leaf in leaves)
+    length = np.sqrt(sum(float((leaf.astype(float) ** 2).sum()) for leaf in leaves))
+    fit = Fit.of(dataclasses.replace(observation, pruned=pruned), 1e-3)
+    assert fit.entries == entries
+    assert fit.deviation == pytest.approx(np.hypot(1e-3 / length, 3e-6 / np.sqrt(entries)))
+    assert fit.most == pytest.approx(fit.deviation * largest(entries))
+    for share, informative in ((0.99, True), (1.01, False)):
+        assert Fit(share / largest(entries), entries).informative is informative
+    assert Fit.of(dataclasses.replace(observation, pruned=pruned), 0.0).deviation == pytest.approx(
+        3e-6 / np.sqrt(entries)
+    )
+
+
+def test_of_two_graphs_the_farther_is_less_likely_by_the_squares_of_their_distances() -> None:
+    """``d² - d0² = (c sigma + 2 AGREE)²`` is ``c`` deviations, of which ``c² / 2`` is the negative logarithm."""
+    fit = Fit(1e-3, 500)
+    for c in (0.0, 1.0, 3.0):
+        far = np.sqrt(0.02**2 + (c * 1e-3 + 6e-7) ** 2)
+        np.testing.assert_allclose(fit.excess([far, 0.02]), [c**2 / 2, 0.0], atol=1e-6)
+    bound = deviations(2)
+    for c, likely in ((0.999 * bound, True), (1.001 * bound, False)):
+        far = np.sqrt(0.02**2 + (c * 1e-3 + 6e-7) ** 2)
+        assert fit.likely([0.02, far]).tolist() == [True, likely]
+
+
+@pytest.mark.parametrize(
+    ("votes", "count", "wanted"),
+    [
+        ((0.2, 1.9, 0.9), 3, (0, 2, 1)),
+        ((1.4, 1.3, 0.3), 3, (2, 1, 0)),
+        ((0.4, 0.3, 0.3), 1, (1, 0, 0)),
+        ((2.0, 2.0, 0.0), 3, (1, 2, 0)),
+        ((-0.5, 1.2, 1.3), 2, (0, 1, 1)),
+        ((5.0, 0.0, 0.0), 3, (3, 0, 0)),
+        ((0.9999999, 1.0, 0.0), 2, (1, 1, 0)),
+        ((-3.0, -2.0, -4.0), 5, (1, 3, 1)),
+    ],
+)
+def test_counts_of_equal_nodes_are_the_whole_numbers_nearest_to_their_votes(
+    votes: tuple[float, ...], count: int, wanted: tuple[int, ...]
+) -> None:
+    assert tuple(_share(np.array(votes), count)) == wanted and sum(wanted) == count
+
+
+def test_a_graph_with_its_label_is_compared_with_that_one(lab: Any) -> None:
+    truth = dataclasses.replace(lab.random(4, 1), y=1)
+    observation = lab.observe(lab.model(hidden=16, readout="flattened", slots=5), truth)
+    assert labelled_distance(observation, lab.space, truth) < ZERO
+    assert labelled_distance(observation, lab.space, dataclasses.replace(truth, y=0)) > 100 * ZERO
+    assert labelled_distance(observation, lab.space, dataclasses.replace(lab.random(6, 1), y=1)) == np.inf
+    for wrong in (None, 2, -1, 0.5, np.array([0, 1, 0, 1])):
+        with pytest.raises(ValueError, match="y: "):
+            labelled_distance(observation, lab.space, dataclasses.replace(truth, y=wrong))

@@ -79,7 +79,7 @@ def _guess(*parts: Any) -> Guess:
     return Guess(*parts)
 
 
-def _label(setting: Setting, label: np.ndarray, n: int) -> Any:
+def _label(setting: Setting, label: np.ndarray | np.floating, n: int) -> Any:
     if Loss.of(setting.loss).masked:
         return label[None]
     if setting.loss == "mse":

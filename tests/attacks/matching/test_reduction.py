@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jgleak.attacks.matching.reduction import reduce
+from jgleak.attacks.matching.reduction import Reduction, _span, reduce
 from jgleak.features import FeatureSpace, binary
 from jgleak.federated import fedsgd
 from jgleak.federated.client import node_gradients
 from jgleak.federated.loss import graph_loss
 from jgleak.gnn import GNN, AddedRow, Encoder, GCNConv, Layer, LayerNorm, LinearEncoder, LinearResidual, Pooled, Rows
-from jgleak.graph import DenseGraph, Graph
+from jgleak.graph import DenseGraph, Graph, bucket
 
 WORDS = FeatureSpace(tuple(binary(f"word {i}") for i in range(90)))
 
@@ -89,3 +89,33 @@ def test_every_map_that_the_features_enter_gets_fewer_columns(lab: Any, first: L
     wanted = jax.grad(lambda p: graph_loss(seen.model, p, thin, jnp.array(1), "ce"))(seen.params)
     for found, leaf in zip(jax.tree.leaves(wanted), jax.tree.leaves(seen.update), strict=True):
         np.testing.assert_allclose(leaf, found, rtol=1e-3, atol=1e-3 * np.abs(leaf).max())
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+@pytest.mark.parametrize("columns", [6, 40])
+def test_directions_are_those_of_the_gradient_and_of_the_rows_and_no_more(columns: int, rows: int) -> None:
+    """Of a matrix of rank three, and of rows beside it; from fewer random combinations where columns are many."""
+    rng, how = np.random.default_rng(0), Reduction(sketch=20)
+    seen = rng.normal(size=(50, 3)) @ rng.normal(size=(3, columns))
+    beside = rng.normal(size=(rows, 50)) if rows else None
+    basis = _span(seen, beside, how)
+    assert basis is not None and basis.shape == (50, bucket(3 + rows))
+    rank = 3 + rows
+    np.testing.assert_allclose(basis[:, :rank].T @ basis[:, :rank], np.eye(rank), atol=1e-9)
+    assert not basis[:, rank:].any()
+    for part in (seen, *(() if beside is None else (beside.T,))):
+        np.testing.assert_allclose(basis @ (basis.T @ part), part, atol=1e-8 * np.abs(part).max())
+
+
+def test_faint_directions_are_rounding_and_a_basis_is_narrower_than_the_space() -> None:
+    rng = np.random.default_rng(0)
+    left, right = np.linalg.qr(rng.normal(size=(50, 3)))[0], np.linalg.qr(rng.normal(size=(9, 3)))[0]
+    for least, rank in ((1.1e-3, 3), (0.9e-3, 2)):
+        basis = _span(left @ np.diag([1.0, 0.5, least]) @ right.T, None, Reduction(weakest_direction=1e-3))
+        assert basis is not None and int(np.any(basis, axis=0).sum()) == rank
+    slots = bucket(3)
+    narrow = left[:slots]
+    assert _span(narrow @ right.T, None, Reduction()) is None, "nothing would be won"
+    assert _span(np.vstack([narrow, left[-1:]]) @ right.T, None, Reduction()) is not None
+    zeros = _span(np.zeros((50, 9)), None, Reduction())
+    assert zeros is not None and not zeros.any()
