@@ -169,6 +169,16 @@ def test_the_fewest_candidates_are_looked_at_first_and_settle_the_others(lab: An
     assert spans.asked[0] == 4 and spans.asked[4] == 1, "a hub of many candidates, and a leaf that is known by then"
 
 
+def test_a_node_of_two_candidates_is_settled_as_soon_as_the_others_exclude_one(lab: Any, monkeypatch: Any) -> None:
+    """The hub, which is asked first, may have the tail's end in the place of its middle, until that end is settled."""
+    passing = {v: {frozenset(around)} for v, around in PETAL.items()}
+    passing[0].add(frozenset({1, 2, 4}))
+    known = board(tuple(len(around) for around in PETAL.values()), {})
+    settled(lab, monkeypatch, known, Spans(known, passing))
+    assert known.settled == {v: frozenset(around) for v, around in PETAL.items()}
+    assert known.tried[0] in ((frozenset({1, 2, 3}),), (frozenset({1, 2, 3}), frozenset({1, 2, 4})))
+
+
 def test_what_the_filter_did_not_finish_or_the_settled_contradict_is_left_open(lab: Any, monkeypatch: Any) -> None:
     passing = {v: {frozenset(around)} for v, around in PETAL.items()}
     known = board(tuple(len(around) for around in PETAL.values()), {})
