@@ -16,7 +16,7 @@ from jgleak.attacks.recommender import statistics
 from jgleak.attacks.recommender.combined import _standard, certainty, combined, ratio
 from jgleak.attacks.recommender.history import history, size
 from jgleak.attacks.recommender.observation import Profile, PublicKnowledge, Sighting, check
-from jgleak.attacks.recommender.trace import CONTROLS, network, user
+from jgleak.attacks.recommender.trace import CONTROLS, network, traces, user
 from jgleak.attacks.recommender.trace import _standard as in_units
 from jgleak.defenses import parse
 from jgleak.federated.recommender import Protection, Recommender
@@ -280,3 +280,35 @@ def test_a_round_that_does_not_fit_the_model_is_named() -> None:
     biased = dataclasses.replace(known(), model=dataclasses.replace(known().model, width=WIDTH - 1, bias=True))
     check(biased, seen)
     check(known(), [*second(items=items[:0], item_gradients=gradients[:0])])
+
+
+@pytest.mark.parametrize("offset", [40.0, -40.0])
+def test_traces_are_the_filters_of_a_graph_convolution_written_out(offset: float) -> None:
+    """``h_k = x_k W / 2 + b x_u W`` hears the user, ``h_u`` the items that were sent most often, of a history's number."""
+    rng, seen = np.random.default_rng(0), rounds()
+    drawn = [rng.normal(size=shape) for shape in ((USERS, WIDTH), (ITEMS, WIDTH), (WIDTH, WIDTH))]
+    users, rows, kernel = (part.astype(np.float32) for part in drawn)
+    params = Parameters({"kernel": jnp.asarray(kernel)}, jnp.asarray(users), jnp.asarray(rows))
+    for k, one in enumerate(seen):
+        moved = {"kernel": rng.normal(size=(WIDTH, WIDTH)).astype(np.float32)}
+        own = rng.normal(size=WIDTH).astype(np.float32)
+        seen[k] = Sighting(params, dataclasses.replace(one.update, network=moved, user_gradient=own))
+    public = known(1)
+    public = dataclasses.replace(public, model=dataclasses.replace(public.model, centre=public.mean + offset))
+    items = statistics.sent_items(seen)
+    assert size(public, seen) == 2
+    leaves, centre, between = rows[[0, 7]], users[1], 1 / np.sqrt(2 * 3)  # these two are in every round
+    states = rows @ kernel / 2 + between * centre @ kernel
+    hidden = centre @ kernel / 3 + between * leaves.sum(axis=0) @ kernel
+    guess = public.model.centre + public.model.scale * float(np.mean(states[[0, 7]] @ hidden))
+    assert (guess > public.mean) is (offset > 0)
+    for k, (_, update) in enumerate(seen):
+        shift = update.item_gradients.mean(axis=0) @ kernel / 2
+        by_network = (rows @ update.network["kernel"] / 2 + between * centre @ update.network["kernel"]) @ shift
+        by_user = states @ (update.user_gradient @ kernel / 3) * np.sign(offset)
+        for part, every in (("network", by_network), ("user", by_user)):
+            found = traces(public, seen, items, part)[k]
+            there = np.isin(items, update.items)
+            np.testing.assert_allclose(found[there], in_units(every, update.items), rtol=2e-3, atol=2e-3)
+            assert not found[~there].any()
+    np.testing.assert_allclose(network(public, seen, items), traces(public, seen, items, "network").sum(axis=0))
