@@ -198,3 +198,47 @@ def test_nothing_is_learnt_twice_from_equal_graphs(lab: Any, client: Any, public
     assert gra_gfa.trained(again, gra_gfa.TRAINING) is priors[gra_gfa]
     fewer = gi_gan.public([client[1]], [Knowledge(lab.space, n=7, auxiliary=auxiliary(lab)[:-1])], NODES)
     assert fewer != public
+
+
+def test_losses_of_the_critic_and_the_generator_are_the_papers(public: PublicGraphs) -> None:
+    """``E D(fake) - E D(real) + 10 E (|grad D| - 1)²`` between both, graph by graph; the generator's is ``-E D(fake)``."""
+    rng, width = np.random.default_rng(0), public.graphs.nodes.shape[-1]
+    generator = untrained(N, public)
+    blank = tuple(part[0] for part in public.graphs)
+    critic = molgan.initial(molgan.Critic(), rng, *blank)
+    draw = molgan.Draws(np.array([3, 0, 5]), rng.normal(size=(3, molgan.LATENT)), rng.random((3, 1, 1)))
+
+    @jax.jit
+    def one(row: Any, latent: Any, share: Any) -> tuple[Any, Any, Any]:
+        nodes, edges, mask = (jnp.asarray(part)[row] for part in public.graphs)
+        fake = molgan.generate(generator, public.groups, latent, mask)
+        between = share * nodes + (1 - share) * fake[0], share * edges + (1 - share) * fake[1]
+        slopes = jax.grad(molgan._score, (1, 2))(critic, *between, mask)
+        length = jnp.sqrt(sum(jnp.sum(part**2) for part in slopes))
+        return molgan._score(critic, nodes, edges, mask), molgan._score(critic, *fake, mask), (length - 1) ** 2
+
+    @jax.jit
+    def losses(draw: Any) -> Any:
+        critics = molgan._critic_loss(critic, generator, public.groups, draw, public.graphs)
+        return *critics, molgan._generator_loss(generator, critic, public.groups, draw, public.graphs)
+
+    real, fake, penalty = np.mean([one(*each) for each in zip(*draw, strict=True)], axis=0)
+    wanted = 10 * penalty - (real - fake), real - fake, -fake
+    np.testing.assert_allclose(losses(draw), wanted, rtol=1e-3)
+    kernel = np.asarray(molgan.initial(Generator(N, width), rng, np.zeros(molgan.LATENT, np.float32))["Dense_1"]["kernel"])
+    assert np.std(kernel) == pytest.approx(1 / np.sqrt(kernel.shape[0]), rel=0.05)
+
+
+def test_a_critic_is_blind_to_padding_and_to_the_order_of_nodes(public: PublicGraphs) -> None:
+    rng = np.random.default_rng(0)
+    nodes, edges, mask = (np.asarray(part[1]) for part in public.graphs)
+    critic = molgan.initial(molgan.Critic(), rng, nodes, edges, mask)
+    score, n = jax.jit(partial(molgan._score, critic)), int(mask.sum())
+    order = np.r_[rng.permutation(n), np.arange(n, len(mask))]
+    first = float(score(nodes, edges, mask))
+    assert first == pytest.approx(float(score(nodes[order], edges[np.ix_(order, order)], mask)), rel=1e-4)
+    beyond = np.where(mask[:, None], nodes, 7.0).astype(np.float32)
+    assert first == pytest.approx(float(score(beyond, edges, mask)), rel=1e-4) or n == len(mask)
+    changed = nodes.copy()
+    changed[0] = nodes[1] + 1.0
+    assert abs(first - float(score(changed, edges, mask))) > 1e-4
