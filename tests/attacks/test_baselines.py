@@ -237,7 +237,9 @@ def test_random_features_are_uniform_where_the_space_has_no_means() -> None:
 
 def test_random_nodes_state_their_degrees_where_the_schema_has_them() -> None:
     """The centre of a star has four neighbours, which this schema does not list: it keeps what was drawn."""
-    space = FeatureSpace((onehot("degree", (0, 1, 2)), Feature("twice", (0, 2, 4), "onehot", "degree", (0, 1, 2))), "degree")
+    space = FeatureSpace(
+        (onehot("degree", (0, 1, 2)), Feature("twice", (0, 2, 4), "onehot", "degree", (0, 1, 2))), "degree"
+    )
     star = np.zeros((5, 5))
     star[0, 1:] = star[1:, 0] = 1
     seen = set[int]()

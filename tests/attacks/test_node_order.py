@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
+from jgleak.attacks import node_order
 from jgleak.attacks.node_order import FORBIDDEN, KnownRows, _Gains, likeliest, numbered
 from jgleak.attacks.public.positions import position_frequencies
 from jgleak.federated import Knowledge
@@ -173,3 +174,22 @@ def test_known_rows_of_several_graphs_are_taken_together(lab: Any) -> None:
     assert rows.agree(np.concatenate([two, one])) and not rows.agree(np.concatenate([one, one]))
     unknown = lab.path([3, 3]).x
     assert rows.index(np.concatenate([unknown, one])).tolist() == [-1, -1, *rows.order[:3]]
+
+
+def test_what_an_order_gains_is_weighed_as_habits_say(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an edge the mean of both directions; of a node what its values gain at a place, where it may stand there."""
+    public, graph = tuple(lab.random(5, seed) for seed in range(3)), lab.random(5, 7)
+    asked = list[tuple[np.ndarray, ...]]()
+    monkeypatch.setattr(node_order, "likeliest", lambda *gains: asked.append(gains[:3]) or np.arange(5))
+    slots = 8
+    habit = position_frequencies(public, lab.space, slots)
+    edges = np.asarray(habit.edge_logits(jnp.asarray(5), slots))[:5, :5]
+    bare = lab.bare.encode(graph.x)
+    nodes = bare @ np.asarray(habit.node_logits(jnp.asarray(5), slots))[:5].T
+    numbered(graph, Knowledge(lab.space, auxiliary=public, max_n=slots))
+    numbered(graph, Knowledge(lab.space, auxiliary=public, max_n=slots, features=graph.x))
+    for gains, free in zip(asked, (True, False), strict=True):
+        np.testing.assert_array_equal(gains[0], graph.adjacency)
+        np.testing.assert_allclose(gains[1], (edges + edges.T) / 2, atol=1e-6)
+        same = (graph.x[:, None] == graph.x).all(axis=-1)
+        np.testing.assert_allclose(gains[2], np.where(free | same, nodes, FORBIDDEN), rtol=1e-5)

@@ -190,7 +190,9 @@ def shown(bias: Any, loss: str = "ce", **marks: Any) -> Observation:
     """An update of which only the last bias is not zero."""
     bias = np.asarray(bias, np.float32)
     model = GNN(3, (Layer(GCNConv(bias.size)),), marks.pop("readout", Pooled("mean", MLP((bias.size,)))))
-    params = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), jax.eval_shape(lambda: model.initial(key=jax.random.key(0))))
+    params = jax.tree.map(
+        lambda s: np.zeros(s.shape, s.dtype), jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))
+    )
     update = jax.tree.map(lambda leaf: bias if leaf.shape == bias.shape else leaf, params)
     return Observation(model, params, update, loss, **marks)
 

@@ -29,7 +29,10 @@ NORMAL = dataclasses.replace(SPACE, mean=SPACE.encode(NODES).mean(axis=0), std=S
 MOVED = NORMAL.encode(NODES).astype(np.float64).T @ UPSTREAM
 
 
-def model(readout: Any = Pooled("mean", MLP((2,))), **fields: Any) -> GNN:
+HEAD = Pooled("mean", MLP((2,)))
+
+
+def model(readout: Any = HEAD, **fields: Any) -> GNN:
     """Two layers, the first of ``UNITS``."""
     return GNN(SPACE.width, (Layer(fields.pop("conv", GCNConv(UNITS))), Layer(GCNConv(2))), readout, **fields)
 

@@ -132,7 +132,9 @@ def passed(units: int, off: int = 6, pooling: str = "mean", **fields: Any) -> st
     }
     if fields.pop("bare", False):
         back = {place: leaf for place, leaf in back.items() if not place.startswith("layers_1")}
-    return said(_skipped, evidence(PLAIN, built=built, back=back, sent={"readout/mlp/linears_0/kernel": head}, **fields))
+    return said(
+        _skipped, evidence(PLAIN, built=built, back=back, sent={"readout/mlp/linears_0/kernel": head}, **fields)
+    )
 
 
 def test_units_that_something_passed_by_are_said() -> None:

@@ -57,7 +57,9 @@ CLEAN: dict[str, tuple[Evidence, float | None, bool | None]] = {
         None,
     ),
     "one feature whose values all occur": (
-        evidence(PLAIN[:2], FeatureSpace((onehot("c", "rg"),)), weights=WEIGHTS[:2], built=model().clone(in_features=2)),
+        evidence(
+            PLAIN[:2], FeatureSpace((onehot("c", "rg"),)), weights=WEIGHTS[:2], built=model().clone(in_features=2)
+        ),
         None,
         None,
     ),

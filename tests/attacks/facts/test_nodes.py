@@ -15,7 +15,7 @@ from jgleak.attacks.facts.graphs import graphs, head_rank
 from jgleak.attacks.facts.nodes import nodes, share_of_nodes
 from jgleak.features import FeatureSpace
 from jgleak.federated import LocalTraining
-from jgleak.gnn import GNN, MLP, GATConv, GCNConv, LayerNorm, Layer, NodeMLP, Pooled
+from jgleak.gnn import GNN, MLP, GATConv, GCNConv, Layer, LayerNorm, NodeMLP, Pooled
 
 from .known_updates import PLAIN, SPACE, UNITS, WEIGHTS, evidence
 
@@ -31,7 +31,12 @@ def built(pooling: str = "mean", width: int = LAST, **last: Any) -> GNN:
 
 
 def counted(
-    on: Sequence[float], n: float, row: np.ndarray = ROW, kernel: np.ndarray = KERNEL, pooling: str = "mean", **fields: Any
+    on: Sequence[float],
+    n: float,
+    row: np.ndarray = ROW,
+    kernel: np.ndarray = KERNEL,
+    pooling: str = "mean",
+    **fields: Any,
 ) -> Evidence:
     """Of ``n`` nodes, at ``on[k]`` of which unit ``k`` of the last convolution is on."""
     model = fields.pop("built", built(pooling, len(on)))
@@ -193,9 +198,10 @@ def test_what_hides_the_rank_of_a_head() -> None:
         ("as many dimensions as it can have", head(5)),
         ("entries of the update were left out", head(2, pruned=True)),
         ("do not show that the update is a plain gradient", head(2, plus=noisy)),
-        ("do not show that the update is a plain gradient", evidence(
-            PLAIN[7:8], one, built=built().clone(in_features=1), weights=WEIGHTS[7:8]
-        )),
+        (
+            "do not show that the update is a plain gradient",
+            evidence(PLAIN[7:8], one, built=built().clone(in_features=1), weights=WEIGHTS[7:8]),
+        ),
         ("weights moved between local steps", head(2, **STEPS)),
         ("no single row a graph", evidence(PLAIN, built=built().clone(readout=NodeMLP(MLP((3, 2)))))),
     ):

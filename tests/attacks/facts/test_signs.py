@@ -29,7 +29,12 @@ def seen(bias: Any, loss: str = "ce", *, decay: float = 0.0, weights: Any = None
     place = "readout/mlp/linears_0/bias"
     gradient = marks.pop("first", PLAIN) + decay * WEIGHTS
     return evidence(
-        gradient, built=marks.pop("built", model), loss=loss, sent={place: kept}, back={place: bias + decay * kept}, **marks
+        gradient,
+        built=marks.pop("built", model),
+        loss=loss,
+        sent={place: kept},
+        back={place: bias + decay * kept},
+        **marks,
     )
 
 

@@ -102,7 +102,11 @@ def test_values_of_normalised_columns_stand_beside_the_row_of_absent_ones() -> N
         beside = moved.copy()
         beside[black] += share * across * normal.mean[black] / normal.std[black]
         beside[white] -= share * across * normal.mean[white] / normal.std[white]
-        assert feature_values(evidence(beside, normal, built=built, weights=weights)).value["colour"] == ["r", "g", *more]
+        assert feature_values(evidence(beside, normal, built=built, weights=weights)).value["colour"] == [
+            "r",
+            "g",
+            *more,
+        ]
         for rate, unsure in ((1.0, False), (1e-4, True)):  # a short way is known less well: by 100 times its error
             local = LocalTraining(rate)
             rough = evidence(beside, normal, built=built, weights=weights, protocol="fedavg", local=local)
@@ -196,7 +200,7 @@ def test_different_nodes_are_as_many_as_the_rank_or_as_values_of_one_feature() -
 
 
 def test_a_rank_as_large_as_a_span_can_have_says_nothing() -> None:
-    """Two sums agree of six rows that moved: a plain gradient has a rank of four at most, and more is not of its kind."""
+    """Two sums agree of six rows that moved: a plain gradient has a rank of four at most."""
     moved = [0, 1, 4, 5, 8, 9]
     for rank in range(1, 7):
         rows = np.zeros(PLAIN.shape)

@@ -126,6 +126,14 @@ def test_small_sizes_come_first_when_asked(lab: Any) -> None:
     assert sizes == [[], [3], [3, 4], [3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7]]
 
 
+def test_a_search_goes_on_while_there_is_any_time(lab: Any) -> None:
+    """The clock, which stands at half a second, is asked after every 256 steps."""
+    ones, twos = cut([lab.ring([0] * 5)])
+    long = builder(ones, twos, 150)
+    assert sorted(len(p.kinds) for p in long.closures(0)) == list(range(3, 151)) and long.exhausted
+    assert 10**6 - long.steps > 256
+
+
 def test_a_search_ends_at_its_steps_or_its_time(lab: Any) -> None:
     ones, twos = cut([lab.graph([0] * 12, [(i, j) for i in range(12) for j in range(i) if (i - j) in (1, 2, 10, 11)])])
     few = builder(ones, twos, 40, steps=300)
@@ -147,7 +155,9 @@ def test_a_search_leaves_nothing_behind_and_prunes_nothing_that_closes(world: st
                 (block, partial.glued.count(block)) for block in sorted(set(partial.glued))
             )
         assert search.kinds == [root] and search.adjacent == [{}] and search.glued == [-1]
-        wanted = {(search.gluing.roots[root], other): ones.neighbours[root].count(other) for other in ones.neighbours[root]}
+        wanted = {
+            (search.gluing.roots[root], other): ones.neighbours[root].count(other) for other in ones.neighbours[root]
+        }
         assert {key: number for key, number in search.demand.items() if number} == wanted
 
 
@@ -190,7 +200,9 @@ def test_what_fits_holds_all_that_is_there_and_lacks_the_rest() -> None:
                 wanted = [
                     (block, tuple(sorted((Counter(twos.neighbours[block]) - Counter(present)).elements())))
                     for block in np.argsort(order).tolist()
-                    if alive[block] and twos.roots[block] == kind and not Counter(present) - Counter(twos.neighbours[block])
+                    if alive[block]
+                    and twos.roots[block] == kind
+                    and not Counter(present) - Counter(twos.neighbours[block])
                 ]
                 assert list(gluing.fits(kind, present)) == wanted == list(gluing.fits(kind, present))
         used = {int(twos.roots[block]) for block in range(4) if alive[block]}

@@ -107,6 +107,7 @@ def test_a_neighbourhood_agrees_with_settled_nodes_in_both_ways() -> None:
         (1, {2}, False),  # 0 says that it is a neighbour
         (1, {0, 3}, False),  # 3 says that it is none
         (2, {3, 1}, True),
+        (2, {3}, True),
         (2, {0, 3}, False),
     ):
         assert known.agrees(v, frozenset(around)) is agrees

@@ -21,7 +21,9 @@ from tests.clocks import HELD
 from .test_reconstruct import candidates, unseen
 
 
-def ran(lab: Any, monkeypatch: Any, results: list[Reconstruction | None], **known: Any) -> tuple[Reconstruction, list[Any]]:
+def ran(
+    lab: Any, monkeypatch: Any, results: list[Reconstruction | None], **known: Any
+) -> tuple[Reconstruction, list[Any]]:
     """What is returned where the searches end so; None: too many neighbourhoods are left without a check."""
     made, asked = candidates([lab.path([0, 1])]), list[Any]()
 
@@ -66,7 +68,10 @@ def test_checks_are_left_out_in_turn_until_a_search_matches_or_time_is_up(lab: A
 
 def test_noise_that_explains_all_and_nodes_beyond_number_are_said(lab: Any, monkeypatch: Any) -> None:
     answer, asked = ran(lab, monkeypatch, [], noise=1e9)
-    assert answer.stop == "no information" and "noise of deviation 1.0e+09 alone explains the update" in answer.info["reason"]
+    assert (
+        answer.stop == "no information"
+        and "noise of deviation 1.0e+09 alone explains the update" in answer.info["reason"]
+    )
     assert not asked
 
     def many(*_: Any, **__: Any) -> Nodes:
@@ -79,7 +84,9 @@ def test_noise_that_explains_all_and_nodes_beyond_number_are_said(lab: Any, monk
         assert (answer.stop, answer.info["reason"], answer.graphs) == (stop, "so many", ())
 
 
-@pytest.mark.parametrize(("levels", "ones", "twos"), [((1, 2), True, True), ((1,), True, False), ((2,), False, True), ((), False, False)])
+@pytest.mark.parametrize(
+    ("levels", "ones", "twos"), [((1, 2), True, True), ((1,), True, False), ((2,), False, True), ((), False, False)]
+)
 def test_neighbourhoods_without_a_check_are_kept_where_they_are_few(
     levels: tuple[int, ...], ones: bool, twos: bool, lab: Any, monkeypatch: Any
 ) -> None:

@@ -164,9 +164,7 @@ def test_steps_rise_from_round_to_round_until_all_graphs_were_seen(lab: Any, mon
     made = candidates([lab.graph([0, 0, 0, 1, 1], [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4)])])
     for rounds, whole in (((3,), False), ((3, 1000), True), ((1000, 3), True), ((3, 4), False)):
         limits = GrainLimits(step_rounds=rounds)
-        found, _ = searched(
-            lab, monkeypatch, made, lambda graph: 0.5, n=5, settings=GrainSettings(limits=limits)
-        )
+        found, _ = searched(lab, monkeypatch, made, lambda graph: 0.5, n=5, settings=GrainSettings(limits=limits))
         full, _ = searched(lab, monkeypatch, made, lambda graph: 0.5, n=5)
         assert (found.info["graphs_tested"] == full.info["graphs_tested"]) is whole
         assert found.stop == full.stop == "exhausted"
@@ -183,13 +181,13 @@ def test_sizes_are_the_rounds_below_a_bound_then_the_bound() -> None:
 def test_blocks_are_ordered_by_the_best_fits_of_their_neighbours() -> None:
     """Against all pairs: a neighbour's best block is one of its kind with the centre's kind around it."""
     rng = np.random.default_rng(0)
-    pairs = sorted({(int(r), tuple(sorted(rng.integers(4, size=rng.integers(1, 4)).tolist()))) for r in rng.integers(4, size=14)})
+    pairs = sorted(
+        {(int(r), tuple(sorted(rng.integers(4, size=rng.integers(1, 4)).tolist()))) for r in rng.integers(4, size=14)}
+    )
     roots, around = zip(*pairs, strict=True)
     count = len(pairs)
     distances = rng.random(count)
-    twos = Blocks(
-        np.array(roots), np.array(roots), around, np.zeros((count, 1)), np.zeros((count, 0)), distances, 0
-    )
+    twos = Blocks(np.array(roots), np.array(roots), around, np.zeros((count, 1)), np.zeros((count, 0)), distances, 0)
     made = GrainCandidates(Nodes(np.zeros((4, 1), int), np.zeros((4, 1)), np.zeros(4, int)), twos, twos, {})
     for k, found in enumerate(block_order(made).tolist()):
         best = [
@@ -201,9 +199,15 @@ def test_blocks_are_ordered_by_the_best_fits_of_their_neighbours() -> None:
 
 def test_blocks_that_others_do_not_answer_are_left_out() -> None:
     twos = Blocks(
-        np.array([0, 0, 1, 2]), np.array([0, 0, 1, 2]), ((1,), (2,), (0,), (1,)), np.zeros((4, 1)), np.zeros((4, 0)),
-        np.zeros(4), 0,
+        np.array([0, 0, 1, 2]),
+        np.array([0, 0, 1, 2]),
+        ((1,), (2,), (0,), (1,)),
+        np.zeros((4, 1)),
+        np.zeros((4, 0)),
+        np.zeros(4),
+        0,
     )
+
     def fitting(*chosen: bool) -> list[bool]:
         return _fitting(twos, np.array(chosen)).tolist()
 
@@ -242,7 +246,11 @@ def test_counts_whose_mean_row_is_another_are_not_plausible(lab: Any) -> None:
     search = Search(unseen(lab, model), Knowledge(lab.space), rows_of(lab), GrainSettings(), HELD)
     rows = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     for off, allowed, plausible in (
-        (0.0, 0.0, True), (0.99e-2, 0.0, True), (1.01e-2, 0.0, False), (1.01e-2, 1e-3, True), (0.02, 0.0063, True),
+        (0.0, 0.0, True),
+        (0.99e-2, 0.0, True),
+        (1.01e-2, 0.0, False),
+        (1.01e-2, 1e-3, True),
+        (0.02, 0.0063, True),
         (0.02, 0.0060, False),
     ):
         mean = np.array([0.5, 0.25, 0.25])

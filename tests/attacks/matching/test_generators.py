@@ -201,7 +201,7 @@ def test_nothing_is_learnt_twice_from_equal_graphs(lab: Any, client: Any, public
 
 
 def test_losses_of_the_critic_and_the_generator_are_the_papers(public: PublicGraphs) -> None:
-    """``E D(fake) - E D(real) + 10 E (|grad D| - 1)²`` between both, graph by graph; the generator's is ``-E D(fake)``."""
+    """``E D(fake) - E D(real) + 10 E (|grad D| - 1)²`` between both, graph by graph, and ``-E D(fake)``."""
     rng, width = np.random.default_rng(0), public.graphs.nodes.shape[-1]
     generator = untrained(N, public)
     blank = tuple(part[0] for part in public.graphs)
@@ -225,7 +225,9 @@ def test_losses_of_the_critic_and_the_generator_are_the_papers(public: PublicGra
     real, fake, penalty = np.mean([one(*each) for each in zip(*draw, strict=True)], axis=0)
     wanted = 10 * penalty - (real - fake), real - fake, -fake
     np.testing.assert_allclose(losses(draw), wanted, rtol=1e-3)
-    kernel = np.asarray(molgan.initial(Generator(N, width), rng, np.zeros(molgan.LATENT, np.float32))["Dense_1"]["kernel"])
+    kernel = np.asarray(
+        molgan.initial(Generator(N, width), rng, np.zeros(molgan.LATENT, np.float32))["Dense_1"]["kernel"]
+    )
     assert np.std(kernel) == pytest.approx(1 / np.sqrt(kernel.shape[0]), rel=0.05)
 
 

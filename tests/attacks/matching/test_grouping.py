@@ -31,7 +31,9 @@ def observed(lab: Any, seed: int = 0, **fields: Any) -> Observation:
 def numbers(model: GNN, params: Any) -> tuple[int, int]:
     """Entries of all parameters, and the widths that rows have on their way."""
     leaves = jax.tree.leaves(params)
-    return sum(leaf.size for leaf in leaves), model.in_features + sum(sum(leaf.shape) for leaf in leaves if leaf.ndim == 2)
+    return sum(leaf.size for leaf in leaves), model.in_features + sum(
+        sum(leaf.shape) for leaf in leaves if leaf.ndim == 2
+    )
 
 
 @pytest.mark.parametrize("restarts", [1, 3])
@@ -143,7 +145,16 @@ def test_rows_that_are_known_are_those_of_all_graphs(lab: Any) -> None:
 
 @pytest.mark.parametrize(
     ("clients", "lanes", "restarts", "wanted"),
-    [(64, 1, 1, 32), (64, 1, 5, 4), (64, 1, 32, 1), (64, 1, 100, 1), (64, 4, 1, 16), (8, 8, 1, 1), (16, 2, 4, 8), (2, 2, 1, 1)],
+    [
+        (64, 1, 1, 32),
+        (64, 1, 5, 4),
+        (64, 1, 32, 1),
+        (64, 1, 100, 1),
+        (64, 4, 1, 16),
+        (8, 8, 1, 1),
+        (16, 2, 4, 8),
+        (2, 2, 1, 1),
+    ],
 )
 def test_a_piece_is_a_power_of_two_of_clients_that_stays_in_a_cores_cache(
     clients: int, lanes: int, restarts: int, wanted: int, monkeypatch: Any

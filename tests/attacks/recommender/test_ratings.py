@@ -132,7 +132,7 @@ def test_deviations_are_the_errors(made: Ratings, watch: Watch, defense: str, ow
 def dense(
     public: PublicKnowledge, seen: list[Sighting], items: np.ndarray, certainty: float
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The posterior by whole matrices: ``updates = zero + J^T learnt(ratings) + noise``, without clipping or dropout."""
+    """The posterior by whole matrices: ``updates = zero + J^T learnt(ratings) + noise``, without clipping."""
     model, known, count = public.model, noise(public.protection), len(items)
     views = [view(public, one, items, masked=False) for one in seen]
 

@@ -284,7 +284,7 @@ def test_a_round_that_does_not_fit_the_model_is_named() -> None:
 
 @pytest.mark.parametrize("offset", [40.0, -40.0])
 def test_traces_are_the_filters_of_a_graph_convolution_written_out(offset: float) -> None:
-    """``h_k = x_k W / 2 + b x_u W`` hears the user, ``h_u`` the items that were sent most often, of a history's number."""
+    """``h_k = x_k W / 2 + b x_u W`` hears the user, and ``h_u`` the items that were sent most often."""
     rng, seen = np.random.default_rng(0), rounds()
     drawn = [rng.normal(size=shape) for shape in ((USERS, WIDTH), (ITEMS, WIDTH), (WIDTH, WIDTH))]
     users, rows, kernel = (part.astype(np.float32) for part in drawn)
