@@ -42,7 +42,12 @@ def seen(model: GNN = PLAIN, **marks: Any) -> Observation:
         names = ("mean", "variance")
         kept = {layer: {norm: {k: at(params, (layer, norm))[k] for k in names}} for layer, norm in model.norms}
         marks = {"statistics": kept} | marks
-    return Observation(model, params, update, **({"loss": "ce"} | marks))
+    return Observation(model, params, update, marks.pop("loss", "ce"), **marks)
+
+
+def knowing(known: Mapping[str, Any]) -> Knowledge:
+    """Of the space, unless another is given."""
+    return Knowledge(known.get("space", SPACE), **{name: value for name, value in known.items() if name != "space"})
 
 
 def echo(**fields: Any) -> Attack:
@@ -129,7 +134,7 @@ REFUSED: Mapping[str, tuple[str, Observation, Mapping[str, Any], Mapping[str, An
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_every_attack_refuses(case: str, key: jax.Array) -> None:
     said, observation, fields, known = REFUSED[case]
-    attack, knowledge = echo(**fields), Knowledge(**({"space": SPACE} | dict(known)))
+    attack, knowledge = echo(**fields), knowing(known)
     assert said in str(attack.refusal(observation, knowledge))
     with pytest.raises(ValueError, match="attack 'echo' cannot run here: "):
         attack(observation, knowledge, key=key)
@@ -161,7 +166,7 @@ ALLOWED: Mapping[str, tuple[Observation, Mapping[str, Any], Mapping[str, Any]]] 
 @pytest.mark.parametrize("case", ALLOWED)
 def test_what_is_not_refused(case: str) -> None:
     observation, fields, known = ALLOWED[case]
-    assert echo(**fields).refusal(observation, Knowledge(**({"space": SPACE} | dict(known)))) is None
+    assert echo(**fields).refusal(observation, knowing(known)) is None
 
 
 @pytest.mark.parametrize(("model", "said"), [(INSIDE, True), (BEHIND, True), (PLAIN.clone(dropout=0.5), False)])

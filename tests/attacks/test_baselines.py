@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
@@ -253,7 +254,7 @@ def test_random_nodes_state_their_degrees_where_the_schema_has_them() -> None:
 
 
 def test_random_sizes_reach_from_one_node_to_the_largest() -> None:
-    def sizes(**known: int) -> set[int]:
+    def sizes(**known: Any) -> set[int]:
         rng = np.random.default_rng(0)
         return {random_graph(Knowledge(SPACE, **known), rng, RandomSettings(3)).n for _ in range(40)}
 

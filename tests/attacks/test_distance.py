@@ -180,7 +180,7 @@ def test_of_noise_so_much_is_explained_as_entries_can_have(pruned: bool, lab: An
     entries = sum(int(np.count_nonzero(leaf)) if pruned else leaf.size for leaf in leaves)
     length = np.sqrt(sum(float((leaf.astype(float) ** 2).sum()) for leaf in leaves))
     fit = Fit.of(dataclasses.replace(observation, pruned=pruned), 1e-3)
-    assert fit.entries == entries
+    assert fit.entries == entries and fit.deviation is not None
     assert fit.deviation == pytest.approx(np.hypot(1e-3 / length, 3e-6 / np.sqrt(entries)))
     assert fit.most == pytest.approx(fit.deviation * largest(entries))
     for share, informative in ((0.99, True), (1.01, False)):

@@ -65,7 +65,9 @@ def read(
     for g, n in enumerate(sizes):
         rounded = recipe.rounding(edges[g, :n, :n], rng)
         x = space.decode(nodes[g, :n])
-        graph = Graph(x, np.argwhere(np.triu(np.maximum(rounded, rounded.T), 1) > 0), _label(setting, labels[g], n))
+        graph = Graph(
+            x, np.argwhere(np.triu(np.maximum(rounded, rounded.T), 1) > 0), _label(setting, labels[g, ...], n)
+        )
         graphs.append(graph)
         hard_nodes[g, :n], hard_edges[g, :n, :n] = space.encode(x), graph.adjacency
     n = max(sizes)
@@ -79,7 +81,7 @@ def _guess(*parts: Any) -> Guess:
     return Guess(*parts)
 
 
-def _label(setting: Setting, label: np.ndarray | np.floating, n: int) -> Any:
+def _label(setting: Setting, label: np.ndarray, n: int) -> Any:
     if Loss.of(setting.loss).masked:
         return label[None]
     if setting.loss == "mse":

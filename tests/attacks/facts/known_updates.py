@@ -77,4 +77,4 @@ def evidence(
         return tree
 
     update = jax.tree.map(lambda leaf: leaf.astype(kind), filled(gradient, back))
-    return Evidence(Observation(built, filled(weights, sent), update, **({"loss": "ce"} | marks)), space, noise)
+    return Evidence(Observation(built, filled(weights, sent), update, marks.pop("loss", "ce"), **marks), space, noise)

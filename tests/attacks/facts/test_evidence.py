@@ -99,6 +99,7 @@ def test_sums_of_features_are_as_many_as_features_less_one_and_all_of_normalised
     assert evidence(PLAIN).relations == 2 and evidence(MOVED, NORMAL).relations == 3
     flags = FeatureSpace((binary("a"), binary("b")))
     assert evidence(PLAIN[:2], flags, weights=WEIGHTS[:2], built=model().clone(in_features=2)).relations == 0
+    assert NORMAL.mean is not None
     rare = NORMAL.mean.copy()
     rare[:4] /= 2.0  # a tenth value of the feature has no column: nodes have one of four values or none
     assert evidence(MOVED, dataclasses.replace(NORMAL, mean=rare)).relations == 2

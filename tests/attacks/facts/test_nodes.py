@@ -126,14 +126,16 @@ def test_a_quarter_of_the_units_and_eight_must_be_above_rounding(width: int, fai
     kernel = np.where(np.arange(width)[:, None] < faint, across + 1e-4 * np.outer(np.ones(width), DELTA), along + DELTA)
     on = np.resize((7, 0, 3, 1), width).astype(float)
     on[:faint] = 33.3
-    found = told(on, 7, kernel=kernel, row=np.ones(width))
+    found = told(on.tolist(), 7, kernel=kernel, row=np.ones(width))
     assert found == {"multiple_of": 7} if enough else "too few units" in str(found)
 
 
 def test_units_without_a_gradient_have_no_share() -> None:
     kernel = KERNEL.copy()
     kernel[0] = 0.0
-    share, error = share_of_nodes(counted(FULL, 7, kernel=kernel), built().readout)
+    readout = built().readout
+    assert isinstance(readout, Pooled)
+    share, error = share_of_nodes(counted(FULL, 7, kernel=kernel), readout)
     np.testing.assert_allclose(share, np.array(FULL[1:]) / 7)
     bound = 8 * 2.0**-24 * np.abs(kernel[1:]) @ np.abs(DELTA) / np.abs(kernel[1:] @ DELTA)
     np.testing.assert_allclose(error, bound)

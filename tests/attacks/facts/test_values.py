@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import jax
 import numpy as np
@@ -85,7 +86,11 @@ def test_values_of_normalised_columns_stand_beside_the_row_of_absent_ones() -> N
         assert found.value == occur and found.exact_under == LINEAR
     single = evidence(moved, normal, built=built, weights=weights, kind=np.float32)
     assert feature_values(single).value == occur
-    for said, marks in (("something beside training changed", {"pruned": True}), ("something beside", {"noise": 1e-9})):
+    hidden: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("something beside training changed", {"pruned": True}),
+        ("something beside training changed", {"noise": 1e-9}),
+    )
+    for said, marks in hidden:
         with pytest.raises(Silent, match=said):
             feature_values(evidence(moved, normal, built=built, weights=weights, **marks))
     all_occur = normal.encode(public).T @ RNG.normal(size=(64, UNITS))
@@ -93,7 +98,7 @@ def test_values_of_normalised_columns_stand_beside_the_row_of_absent_ones() -> N
         feature_values(evidence(all_occur, normal, built=built, weights=weights))
     # Two absent colours trade a little: a row is another one from a hundredth beside that of absent values on.
     black, white = 3, 4
-    assert normal.mean[black] == normal.mean[white]
+    assert normal.mean is not None and normal.std is not None and normal.mean[black] == normal.mean[white]
     others = moved[black] * normal.std[black] / normal.mean[black]
     across = np.zeros(UNITS)
     across[:2] = others[1], -others[0]

@@ -45,7 +45,7 @@ def found(lab: Any, distance: float | None, stop: str, n: int = 2) -> Reconstruc
 
 def test_checks_are_left_out_in_turn_until_a_search_matches_or_time_is_up(lab: Any, monkeypatch: Any) -> None:
     far, near, none = found(lab, 0.5, "exhausted"), found(lab, 0.2, "exhausted", 3), found(lab, None, "no candidates")
-    for results, best, number in (
+    cases: list[tuple[list[Reconstruction | None], int, int]] = [
         ([found(lab, 0.0, "match")], 0, 1),
         ([far, found(lab, 0.0, "match", 4)], 1, 2),
         ([far, near, found(lab, 0.3, "exhausted", 4)], 1, 3),
@@ -55,7 +55,8 @@ def test_checks_are_left_out_in_turn_until_a_search_matches_or_time_is_up(lab: A
         ([None, None, near], 2, 3),
         ([far, none, none], 0, 3),
         ([none, none, none], 2, 3),
-    ):
+    ]
+    for results, best, number in cases:
         answer, asked = ran(lab, monkeypatch, results)
         wanted = results[best]
         assert wanted is not None and asked == list(LEVELS[:number])

@@ -119,6 +119,7 @@ def test_a_batch_is_padded_graph_by_graph(lab: Any) -> None:
     setting, problem = pose(seen(lab, *graphs), known, infer=False)
     slots = problem.mask.shape[1]
     assert problem.mask.sum(axis=1).tolist() == [3, 5] and slots >= 5 and setting.labels_known
+    assert problem.nodes is not None and problem.adjacency is not None
     for g, graph in enumerate(graphs):
         np.testing.assert_array_equal(problem.nodes[g, : graph.n], lab.space.encode(graph.x))
         np.testing.assert_array_equal(problem.adjacency[g, : graph.n, : graph.n], graph.adjacency)
@@ -133,6 +134,7 @@ def test_a_dummy_graph_stands_for_the_clients(lab: Any) -> None:
     known = Knowledge(lab.space, adjacency=graph.adjacency, features=graph.x, labels=np.array([1]))
     _, problem = pose(seen(lab, graph), known, infer=False, dummy=dummy)
     assert problem.mask.sum() == 6 and problem.nodes is None and problem.degrees is None
+    assert problem.adjacency is not None
     np.testing.assert_array_equal(problem.adjacency[0, :6, :6], dummy)
     np.testing.assert_array_equal(problem.labels, [[0.0, 1.0]])
 
@@ -159,7 +161,7 @@ def test_labels_of_nodes_are_padded(lab: Any) -> None:
     labelled = dataclasses.replace(graph, y=np.array([2, 0, 1, 1]))
     observed = fedsgd(model, lab.params(model), [labelled], lab.space, loss="ce")
     _, problem = pose(observed, Knowledge(lab.space, n=4, labels=labelled.y), infer=False)
-    assert problem.labels.shape == (1, problem.mask.shape[1], 3)
+    assert problem.labels is not None and problem.labels.shape == (1, problem.mask.shape[1], 3)
     np.testing.assert_array_equal(problem.labels[0, :4], np.eye(3)[labelled.y])
     with pytest.raises(ValueError, match="labels: 3 given for 4 nodes"):
         pose(observed, Knowledge(lab.space, n=4, labels=np.array([0, 1, 2])), infer=False)
@@ -168,6 +170,7 @@ def test_labels_of_nodes_are_padded(lab: Any) -> None:
     assert problem.labels is None, "whose is whose is not known"
     target = dataclasses.replace(observed, protocol="target_node", batch_size=2)
     _, problem = pose(target, Knowledge(lab.space, n=4, labels=np.array([2, 1])), infer=False)
+    assert problem.labels is not None
     np.testing.assert_array_equal(problem.labels[:, 0], np.eye(3)[[2, 1]])
 
 
@@ -193,6 +196,7 @@ def test_columns_of_degrees_that_edges_tell_are_set_whatever_is_searched_for(lab
     slots, width = problem.mask.shape[1], lab.space.width
     variables = {"nodes": jnp.full((1, slots, width), 7.0)}
     shown = np.asarray(relaxed(RECIPE, setting, problem, variables, jnp.asarray(0)).nodes)
+    assert setting.degree_column is not None and problem.degrees is not None
     start, stated = setting.degree_column, problem.degrees.shape[-1]
     np.testing.assert_array_equal(shown[..., start : start + stated], problem.degrees)
     others = np.delete(shown[0], np.s_[start : start + stated], axis=1)

@@ -306,8 +306,8 @@ def test_traces_are_the_filters_of_a_graph_convolution_written_out(offset: float
         shift = update.item_gradients.mean(axis=0) @ kernel / 2
         by_network = (rows @ update.network["kernel"] / 2 + between * centre @ update.network["kernel"]) @ shift
         by_user = states @ (update.user_gradient @ kernel / 3) * np.sign(offset)
-        for part, every in (("network", by_network), ("user", by_user)):
-            found = traces(public, seen, items, part)[k]
+        both = traces(public, seen, items, "network")[k], traces(public, seen, items, "user")[k]
+        for found, every in zip(both, (by_network, by_user), strict=True):
             there = np.isin(items, update.items)
             np.testing.assert_allclose(found[there], in_units(every, update.items), rtol=2e-3, atol=2e-3)
             assert not found[~there].any()
