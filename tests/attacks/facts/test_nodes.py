@@ -127,7 +127,7 @@ def test_what_counts_no_nodes(case: str) -> None:
 @pytest.mark.parametrize(("width", "faint", "enough"), [(12, 4, True), (12, 5, False), (40, 30, True), (40, 31, False)])
 def test_a_quarter_of_the_units_and_eight_must_be_above_rounding(width: int, faint: int, enough: bool) -> None:
     """Those whose gradient nearly cancels say nothing, whatever they show."""
-    drawn = RNG.normal(size=(width, 5))
+    drawn = np.random.default_rng(0).normal(size=(width, 5))
     across = drawn - np.outer(drawn @ DELTA, DELTA) / (DELTA @ DELTA)
     kernel = across + np.outer(np.where(np.arange(width) < faint, 1e-5, 1.0), DELTA)
     on = np.resize((7, 0, 3, 1), width).astype(float)
