@@ -59,9 +59,7 @@ class Prior:
     usual: Callable[[Int[np.ndarray, "T G"], FeatureSpace], Bool[np.ndarray, " T"]] | None = None
 
 
-def no_scores(
-    graphs: Sequence[Graph], space: FeatureSpace, bond_orders: int = 0, clock: Clock | None = None
-) -> list[float]:
+def no_scores(graphs: Sequence[Graph], space: FeatureSpace, bond_orders: int, clock: Clock) -> list[float]:
     """The same score for all graphs."""
     return [0.0] * len(graphs)
 

@@ -246,7 +246,7 @@ def neighbourhoods(slots: Sequence[Slot], *, distinct: bool = False) -> Neighbou
     return Neighbourhoods((*whole, *split), bool(split), tail, first, distinct)
 
 
-def count(slot: Slot, *, distinct: bool = False) -> int:
+def count(slot: Slot, *, distinct: bool) -> int:
     """Number of ways to fill one slot."""
     k = int(slot.options.size)
     return math.comb(k, slot.count) if distinct else math.comb(k + slot.count - 1, slot.count)
@@ -257,7 +257,7 @@ def total(slots: Sequence[Slot], *, distinct: bool = False) -> int:
     return math.prod(count(s, distinct=distinct) for s in slots)
 
 
-def multisets(k: int, size: int, *, distinct: bool = False) -> Int[np.ndarray, "R size"]:
+def multisets(k: int, size: int, *, distinct: bool) -> Int[np.ndarray, "R size"]:
     """All sorted tuples of ``size`` numbers below ``k`` (strictly sorted when ``distinct``), in lexical order."""
     rows = np.zeros((1, 0), np.int64)
     for place in range(size):

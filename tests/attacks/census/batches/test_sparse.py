@@ -52,6 +52,39 @@ def test_mixtures_of_equations_without_a_sparse_solution_have_none(monkeypatch: 
     assert support(rng.normal(size=(60, 90, 1)), rng.normal(size=60), FOREVER) is None
 
 
+def test_groups_that_stand_out_and_explain_nothing_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the first round a wrong one does: the rounds go on."""
+    rng, standing, asked = np.random.default_rng(0), sparse._standing_out, list[int]()
+    truth = np.zeros((50, 2))
+    truth[[3, 20, 31]] = rng.normal(size=(3, 2)) + 2.0
+    system = rng.normal(size=(60, 50, 2))
+
+    def out(lengths: np.ndarray, most: int) -> np.ndarray:
+        asked.append(most)
+        return np.array([7]) if len(asked) == 1 else standing(lengths, most)
+
+    monkeypatch.setattr(sparse, "_standing_out", out)
+    found = support(system, np.einsum("mkr,kr->m", system, truth), FOREVER)
+    assert found is not None and found.groups.tolist() == [3, 20, 31] and len(asked) > 1
+
+
+@pytest.mark.parametrize(
+    ("lengths", "most", "out"),
+    [
+        ([1.0, 2e-2, 3.0, 2.9e-2], 3, [0, 2]),
+        ([1.0, 1.0 / sparse.GAP, 1e-4], 2, [0, 1]),
+        ([1.0, 1.01 / sparse.GAP, 1e-2], 2, []),
+        ([1.0, 0.5, 1e-5, 1e-9], 1, []),
+        ([1.0, 0.5, 1e-5, 1e-9], 2, [0, 1]),
+        ([1.0, 0.0, 0.0], 2, [0]),
+        ([1.0], 3, []),
+    ],
+)
+def test_groups_stand_out_before_the_largest_gap(lengths: list[float], most: int, out: list[int]) -> None:
+    """One of thirty at least, and no more groups than may be."""
+    assert sparse._standing_out(np.array(lengths), most).tolist() == out
+
+
 def test_a_gram_matrix_that_rounding_makes_indefinite_is_factored() -> None:
     """The smallest ridge is below the rounding of a matrix of rank one."""
     length = 1e4 * np.ones(400)
