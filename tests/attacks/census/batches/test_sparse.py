@@ -135,6 +135,20 @@ def test_units_of_the_equations_do_not_matter(size: float) -> None:
     assert other.residual == pytest.approx(one.residual) and one.values[2, 1] == pytest.approx(one.values[0, 0])
 
 
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_the_shortest_solution_leaves_open_what_rounding_tells_apart(size: float) -> None:
+    """In any units: the first and the last column are one up to rounding, and have the same unknowns."""
+    rng = np.random.default_rng(8)
+    system = rng.normal(size=(6, 4))
+    system[:, 3] = system[:, 0] * (1 + 1e-9 * rng.normal(size=6))
+    right = system @ [1.0, 2.0, -1.0, 0.5]
+    values, reduced, goal, free = sparse._shortest(size * system, size * right)
+    np.testing.assert_allclose(values, [0.75, 2.0, -1.0, 0.75], rtol=1e-6)
+    assert free.tolist() == [True, False, False, True] and reduced.shape == (3, 4)
+    np.testing.assert_allclose(reduced @ values, goal)
+    assert np.linalg.norm(goal) == pytest.approx(size * np.linalg.norm(right))
+
+
 def test_many_equations_become_as_many_as_unknowns_and_one() -> None:
     rng = np.random.default_rng(7)
     system, right = rng.normal(size=(30, 4)), rng.normal(size=30)
