@@ -186,3 +186,67 @@ def test_without_a_solution_there_is_none() -> None:
     system = rng.normal(size=(80, 5, 1))
     assert support(system, rng.normal(size=80), FOREVER) is None
     assert support(system, system.sum(axis=(1, 2)) + 1e-3 * rng.normal(size=80), FOREVER) is not None
+
+
+@pytest.mark.parametrize(
+    ("groups", "off", "there"),
+    [
+        ([0, 1], 0.0, True),
+        ([0], 0.0, False),
+        ([0, 1], 0.9 * sparse.EXACT, True),
+        ([0, 1], 1.1 * sparse.EXACT, False),
+        ([0, 1, 2], 0.0, True),
+        ([0, 1, 2, 3], 0.0, False),
+    ],
+    ids=["both", "one is missing", "rounding", "more than rounding", "as many as may be", "too many"],
+)
+def test_few_groups_explain_equations_up_to_rounding(groups: list[int], off: float, there: bool) -> None:
+    """Of pairs of unknowns in 18 equations three at most: more would fit anything."""
+    matrix = np.random.default_rng(9).normal(size=(18, 12))
+    right = matrix[:, :4] @ [1.0, -2.0, 0.5, 3.0]
+    beside = np.linalg.svd(matrix)[0][:, -1]
+    moved = right + off * np.linalg.norm(right) * beside
+    assert sparse._Equations(matrix, moved, 2).explained(np.array(groups)) is there
+
+
+def test_the_columns_of_groups_are_theirs_in_order() -> None:
+    equations = sparse._Equations(np.arange(12.0).reshape(2, 6), np.zeros(2), 2)
+    assert equations.only(np.array([2, 0])).tolist() == [[4.0, 5.0, 0.0, 1.0], [10.0, 11.0, 6.0, 7.0]]
+
+
+def test_every_equation_is_in_four_mixtures_with_either_sign() -> None:
+    mixed = sparse._mixed(sparse._Equations(np.eye(300), np.arange(300.0), 1), 100, np.random.default_rng(0))
+    assert mixed.matrix.shape == (100, 300) and mixed.width == 1
+    size = np.abs(mixed.matrix).sum(axis=0)
+    assert set(size.tolist()) <= {0.0, 2.0, 4.0} and np.mean(size == 4.0) > 0.9
+    assert 0.4 < np.mean(mixed.matrix[mixed.matrix != 0] > 0) < 0.6
+    np.testing.assert_allclose(mixed.right, mixed.matrix @ np.arange(300.0))
+
+
+@pytest.mark.parametrize(("equations", "unknowns"), [(9, 4), (6, 6), (5, 8)])
+def test_the_best_solution_is_the_shortest(equations: int, unknowns: int) -> None:
+    rng = np.random.default_rng(10)
+    matrix, right = rng.normal(size=(equations, unknowns)), rng.normal(size=equations)
+    np.testing.assert_allclose(sparse._least(matrix, right), np.linalg.pinv(matrix) @ right, rtol=1e-8, atol=1e-10)
+
+
+def test_what_would_take_too_long_or_explains_nothing_is_not_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decomposition cannot be interrupted: there has to be time for all of it, or for a round of mixtures."""
+    rng = np.random.default_rng(11)
+    system = rng.normal(size=(40, 10, 1))
+    right = system[:, [2, 5], 0] @ [1.0, -1.0]
+    products = 12 * 10 * 10**2 + 2 * 40 * 10**2
+    for pace, there in ((1.01, True), (0.99, False)):
+        monkeypatch.setattr(sparse, "PACE", pace * products / FOREVER.left)
+        assert (support(system, right, FOREVER) is not None) is there
+    monkeypatch.undo()
+    for limit, decided in ((products, True), (products - 1, False)):
+        monkeypatch.setattr(sparse, "DECOMPOSED", float(limit))
+        found = support(system, right, FOREVER)
+        assert found is not None and found.groups.tolist() == [2, 5] and bool(found.open.all()) is not decided
+    for pace, there in ((1.01, True), (0.99, False)):
+        monkeypatch.setattr(sparse, "PACE", pace * 2 * 40**2 * 10 / FOREVER.left)
+        assert (support(system, right, FOREVER) is not None) is there
+    monkeypatch.undo()
+    off = right + 0.02 * np.linalg.norm(right) * np.linalg.svd(system[:, :, 0])[0][:, -1]
+    assert support(system, off, FOREVER) is None, "no solution is within a hundredth"
