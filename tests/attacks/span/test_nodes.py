@@ -113,6 +113,26 @@ def test_without_any_gradient_nodes_are_those_whose_row_is_zero(lab: Any) -> Non
         assert found.complete is (one is seen), "rows of zeros, or no gradient at all"
 
 
+def test_as_many_vectors_as_the_span_has_dimensions_all_occur(lab: Any) -> None:
+    """So do those that are known; not where there are fewer, or nothing states a degree."""
+    clock, graph = Budget(time_limit=60).start(), lab.path([0, 1, 2])
+    seen = lab.observe(lab.model(), graph)
+    found = find_nodes(seen, Knowledge(lab.space), clock=clock)
+    assert {*map(tuple, found.codes.tolist())} == {*map(tuple, graph.x.tolist())}
+    assert (found.certain, found.complete, found.classes) == (True, True, 1)
+    known = find_nodes(seen, Knowledge(lab.space, n=3, features=graph.x), clock=clock)
+    assert known.certain and known.complete and known.codes.shape == (3, 3)
+    few = with_degrees(seen, Knowledge(lab.space), graph.x, complete=False)
+    assert not few.certain and not few.complete
+    assert with_degrees(seen, Knowledge(lab.space), graph.x, certain=True).certain
+    bare = dataclasses.replace(lab.space, degree=None)
+    free = with_degrees(seen, Knowledge(bare, n=9), graph.x, certain=True)
+    assert not free.certain and sorted({*free.degrees.tolist()}) == [1, 2, 3, 4]
+    assert 0 in with_degrees(seen, Knowledge(bare, n=1), graph.x).degrees, "a node alone has no neighbour"
+    apart = with_degrees(seen, Knowledge(bare, n=9, connected=False), graph.x)
+    assert 0 in apart.degrees, "where graphs may fall apart a node may be alone"
+
+
 def test_one_vector_at_most_has_a_row_of_zeros() -> None:
     """Of bits the one without any; of one-hot features, and of columns that are normalised, there is none."""
     bits = FeatureSpace(tuple(binary(f"b{g}") for g in range(3)))
