@@ -11,13 +11,16 @@ import pytest
 from jgleak.attacks.attack import MORE_CONDITIONS, OUT_OF_TIME, Budget
 from jgleak.attacks.census import assemble, attempted, census, receptive_field
 from jgleak.attacks.census import candidates as candidates_module
+from jgleak.attacks.census.arithmetic import Exact
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, ExplainingGraph, Growing
 from jgleak.attacks.census.attempted import Attempted, counted, excludes_others
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import Answer
 from jgleak.attacks.census.certify import Certified
+from jgleak.attacks.census.equations import equations
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.public_blocks import CONDITION
+from jgleak.attacks.census.solve import ROUNDING, solve
 from jgleak.attacks.census.starts import Start
 from jgleak.attacks.census.system import Equations, Rules, Solution
 from jgleak.attacks.certificate import Certificate
@@ -242,6 +245,25 @@ def test_larger_graphs_are_looked_for_while_there_is_none_and_blocks_explain_the
     monkeypatch.setattr(attempted, "equations", lambda *_: None)
     late = counted(free, levels, FOREVER)
     assert (late.found, late.solution, late.explained) == (CUT, None, False)
+
+
+def test_rounding_moves_a_count_of_all_nodes_as_much_as_their_share(
+    problem: CensusProblem, candidates: CensusCandidates, levels: Levels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of up to nine nodes one is a ninth, and rounding of shares is nine times that."""
+    whole = candidates.weakest(levels)
+    system = None if whole is None else equations(problem, whole, FOREVER)
+    assert whole is not None and system is not None
+    real, asked = Exact.real, list[float]()
+
+    def told(self: Exact, reduced: Any, blur: float) -> Any:
+        asked.append(blur)
+        return real(self, reduced, blur)
+
+    monkeypatch.setattr(Exact, "real", told)
+    found = solve(problem, whole, system, range(2, 10), FOREVER)
+    assert found.explained and found.residual < 1e-5
+    assert asked == [pytest.approx(9 * max(found.residual, ROUNDING))]
 
 
 def assembled(

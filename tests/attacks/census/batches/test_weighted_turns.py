@@ -11,6 +11,7 @@ import pytest
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census.batches import weights as module
+from jgleak.attacks.census.batches.upstream import Upstream
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.span.hops import Nodes
@@ -100,3 +101,24 @@ def test_paths_are_those_of_several_steps_behind_a_readout_a_node(
     monkeypatch.setattr(module, "weights", lambda some, *_: asked.append(some))
     module.weights_along(problem, LEVELS, FOREVER)
     assert asked[0] is (other if followed else problem)
+
+
+@pytest.mark.parametrize(("unknowns", "each"), [(1, 8), (26, 8), (27, 8), (29, 8), (30, 16), (60, 32), (10**6, 512)])
+def test_a_row_has_more_equations_where_unknowns_are_many(unknowns: int, each: int) -> None:
+    """Eight of each of ten rows where that is thrice the unknowns; about 4,000 in all at most, a power of two a row."""
+    tree = {"kernel": np.zeros((10, 300), np.float32), "bias": np.zeros(300, np.float32)}
+    vectors = module._vectors(tree, unknowns)
+    assert vectors["bias"].shape == (1,) and vectors["kernel"].shape[1:] == (300, min(each, 300))
+
+
+def test_what_the_readout_shows_of_weights_is_as_long_as_one() -> None:
+    """Of two blocks, in two directions, one of which is faint: equations that the true weights fulfil."""
+    rng = np.random.default_rng(0)
+    added, weights, sizes = rng.normal(size=(2, 3)), rng.normal(size=(2, 2)), np.array([1.0, 1e-3])
+    upstream = Upstream(np.eye(2), weights.T @ added, weights.sum(axis=0), sizes)
+    (states, seen), (total, whole) = module._of_readout(upstream, added)
+    for system, right in ((states, seen), (total, whole)):
+        np.testing.assert_allclose(np.einsum("mkr,kr->m", system, weights), right, atol=1e-12)
+        assert np.linalg.norm(right) == pytest.approx(1.0)
+    assert states.shape == (6, 2, 2) and total.shape == (2, 2, 2)
+    assert module._of_readout(upstream._replace(states=None, total=None), added) == []
