@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.span import rank_completion
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import Nodes
-from jgleak.attacks.span.rank_completion import _shared, _unit, completed
+from jgleak.attacks.span.rank_completion import _listed, _shared, _unit, completed
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.federated import Observation
@@ -123,3 +124,14 @@ def test_directions_of_a_narrow_space_are_grouped() -> None:
         [np.tile([[0.6, 0.0, 0.8]], (5, 1)), lone / np.linalg.norm(lone, axis=1, keepdims=True)]
     )
     assert _shared(directions, rng, 2e-3, SpanLimits(), FOREVER)[0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_candidates_are_listed_by_centre_the_fewest_first_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten pairs of four, three of three and none of no neighbour; whole centres, in batches of six."""
+    requests = [(5, [Slot(np.arange(4), 2)]), (7, [Slot(np.arange(3), 1)]), (9, []), (8, [Slot(np.arange(0), 1)])]
+    monkeypatch.setattr(rank_completion, "BATCHES", (3, 6))
+    for most, wanted in ((14, [(7, 3), (5, 6), (5, 4)]), (13, [(7, 3)]), (4, [(7, 3)]), (3, []), (0, [])):
+        found = [(centre, len(rows)) for centre, rows in _listed(requests, most)]
+        assert found == wanted
+    pairs = np.concatenate([rows for centre, rows in _listed(requests, 14) if centre == 5])
+    assert len({tuple(pair) for pair in pairs.tolist()}) == 10
