@@ -103,6 +103,7 @@ def test_the_valence_that_is_left_is_that_of_the_smallest_that_suffices(
         ("C1CCCCCCCCC1", 2.5),
         ("c1ccccc1", 0.0),
         ("c1ccc2c(c1)CC2", RING_PENALTY[4] + STRAINED),
+        ("c1ccc2c(c1)CCC2", RING_PENALTY[5]),
         ("C1CCCCC1C1CC1", RING_PENALTY[3]),
     ],
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, nnls
 
 from jgleak.attacks.attack import Budget
+from jgleak.attacks.census import presolve
 from jgleak.attacks.census.presolve import possible
 from jgleak.attacks.census.settings import DEFAULTS
 from tests.clocks import HELD as FOREVER
@@ -60,6 +63,19 @@ def test_mixtures_of_two_solutions_lose_neither() -> None:
     right = np.array([0.25, 0.25, 0.5, 0.0])
     mask = mask_of(base, right, 0.225)
     assert np.array_equal(mask, np.repeat([True, True, True, False], 12))
+
+
+def test_a_group_that_is_excluded_is_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight columns the one that is used is not tested, and one test excludes the seven others."""
+    asked, solver = list[int](), presolve.nonnegative
+
+    def counted(*given: Any) -> Any:
+        asked.append(1)
+        return solver(*given)
+
+    monkeypatch.setattr(presolve, "nonnegative", counted)
+    assert mask_of(np.eye(8), np.eye(8)[2], 0.5).tolist() == [k == 2 for k in range(8)]
+    assert len(asked) == 1
 
 
 def test_without_time_everything_is_possible() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.census.batches import joint
 from jgleak.attacks.census.batches import trained_again as module
 from jgleak.attacks.census.batches.trained_again import of_trained, trained_again
 from jgleak.attacks.certificate import Certificate
@@ -56,6 +57,25 @@ def test_firsts_that_fit_with_each_other_alone_stay_in_front(lab: Any, monkeypat
     found, far = trained_again(seen, lab.space, lists, [first, second], clock)
     assert far == 0.0 and asked == [(other, second), (first, more), (other, more), (first, second)]
     assert [answer.graphs for answer in found] == [(first, other), (second, more)]
+
+
+def test_each_graph_is_trained_in_its_own_place(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the first graphs of the other lists; of every list the largest distance counts, and of too few none."""
+    a, b, c, d, e = (lab.path(colours) for colours in ([0, 1], [1, 2], [2, 3], [3, 0], [0, 2]))
+    asked = list[tuple[Graph, ...]]()
+
+    def replayed(seen: Any, space: Any, graphs: Any) -> float:
+        asked.append(tuple(graphs))
+        return len(asked) / 8
+
+    monkeypatch.setattr(joint, "replayed", replayed)
+    local = LocalTraining(0.1, 2, loader=1)
+    seen = dataclasses.replace(lab.observe(lab.model(), a), protocol="fedavg", local=local, batch_size=3)
+    found = joint.together(seen, lab.space, [(a, b), (c,), (d, e)])
+    assert asked == [(a, c, d), (b, c, d), (a, c, d), (a, c, d), (a, c, e), (a, c, d)]
+    assert (found.furthest, found.most) == ([2 / 8, 3 / 8, 5 / 8], MATCH) and "7.5e-01" in found.text
+    few = joint.together(seen, lab.space, [(a, b), (c,)])
+    assert few.furthest == [np.inf] * 2 and "others are missing" in few.text and len(asked) == 6
 
 
 def test_a_batch_that_was_trained_is_one_of_those_that_were(lab: Any) -> None:
