@@ -42,6 +42,28 @@ def test_renumbered_nodes_give_renumbered_edges(lab: Any) -> None:
     np.testing.assert_allclose(straight, straight.T, atol=1e-6)
 
 
+def test_edges_are_those_of_two_convolutions_written_out(lab: Any) -> None:
+    """``Z = S relu(S [X | M] W1 + b1) W2 + b2`` with ``S`` of real nodes, then ``sigmoid(Z Z^T + s A + b)``."""
+    rng, slots, graph = np.random.default_rng(0), N + 2, lab.random(N, 3)
+    rows, edges, mask = np.zeros((slots, lab.space.width)), np.zeros((slots, slots)), np.arange(slots) < N
+    rows[:N], edges[:N, :N] = lab.space.encode(graph.x), graph.adjacency
+    marks = rng.normal(size=(slots, autoencoder.WIDTH))
+    parts = [jnp.asarray(part, jnp.float32) for part in (rows, edges)] + [jnp.asarray(mask), jnp.asarray(marks)]
+    shapes = jax.eval_shape(Autoencoder().init, jax.random.key(0), *parts)["params"]
+    params = jax.tree.map(lambda leaf: (0.3 * rng.normal(size=leaf.shape)).astype(np.float32), shapes)
+    layers = [{"bias": np.zeros(autoencoder.WIDTH)} | params[f"GCNConv_{k}"] for k in range(2)]
+    looped = edges + np.diag(mask.astype(float))
+    degree = np.maximum(looped.sum(axis=1), 1.0)
+    mixing = looped / np.sqrt(np.outer(degree, degree))
+    hidden = np.maximum(mixing @ np.hstack([rows, marks]) @ layers[0]["kernel"] + layers[0]["bias"], 0.0)
+    latent = mixing @ hidden @ layers[1]["kernel"] + layers[1]["bias"]
+    odds = latent @ latent.T + float(params["own"]) * edges + float(params["offset"])
+    pairs = np.outer(mask, mask) & ~np.eye(slots, dtype=bool)
+    found = jax.jit(Autoencoder().apply)({"params": params}, *parts)
+    np.testing.assert_allclose(found, np.where(pairs, 1 / (1 + np.exp(-odds)), 0.0), atol=1e-4)
+    assert all(np.any(layer["bias"]) for layer in layers)
+
+
 @pytest.mark.slow
 def test_training_reduces_the_loss(weights: Any) -> None:
     losses = weights[1]

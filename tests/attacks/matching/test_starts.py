@@ -89,6 +89,18 @@ def test_frequent_values_come_first() -> None:
     assert (spread - np.asarray(still))[..., :4].std() == pytest.approx(0.5, abs=0.1)
 
 
+def test_no_value_starts_as_less_likely_than_the_rarest() -> None:
+    """Nor as likelier than what leaves the others that; a bit that was never set says nothing of itself."""
+    setting, problem = posed(dataclasses.replace(SPACE, mean=np.array([1.0, 0.0, 0.01, 1.0, 0.0]), std=np.ones(5)))
+    start = Frequent(start_spread=0.0, start_rarest=0.05)
+    shown = np.asarray(start(setting, problem, jax.random.key(3))["nodes"])[0, 0]
+    np.testing.assert_allclose(shown[:4], [0.0, np.log(0.05), np.log(0.05), np.log(0.95 / 0.05)], rtol=1e-5)
+    unset = dataclasses.replace(problem, mean=np.zeros(5, np.float32))
+    assert np.asarray(start(setting, unset, jax.random.key(3))["nodes"])[0, 0, 3] == 0.0
+    rare = dataclasses.replace(problem, mean=np.full(5, 0.01, np.float32))
+    assert np.asarray(start(setting, rare, jax.random.key(3))["nodes"])[0, 0, 3] == pytest.approx(np.log(0.05 / 0.95))
+
+
 def test_a_start_that_there_is_not_is_named() -> None:
     with pytest.raises(ValueError, match="expected a number or one of normal, bernoulli, sparse, got 'uniform'"):
         named("uniform")

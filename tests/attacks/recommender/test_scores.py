@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import permutations
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from jgleak.attacks.recommender import statistics
 from jgleak.attacks.recommender.combined import _standard, certainty, combined, ratio
 from jgleak.attacks.recommender.history import history, size
 from jgleak.attacks.recommender.observation import Profile, PublicKnowledge, Sighting, check
+from jgleak.attacks.recommender.star import view
 from jgleak.attacks.recommender.trace import CONTROLS, network, traces, user
 from jgleak.attacks.recommender.trace import _standard as in_units
 from jgleak.defenses import parse
@@ -312,3 +314,40 @@ def test_traces_are_the_filters_of_a_graph_convolution_written_out(offset: float
             np.testing.assert_allclose(found[there], in_units(every, update.items), rtol=2e-3, atol=2e-3)
             assert not found[~there].any()
     np.testing.assert_allclose(network(public, seen, items), traces(public, seen, items, "network").sum(axis=0))
+
+
+@pytest.mark.parametrize("neighbours", ["off", "trainable", "fixed"])
+def test_a_view_is_the_supposed_star_with_what_left_of_it(neighbours: str) -> None:
+    """Padded to a power of two; masks are the zeros of the gradients; rows of fixed neighbours are the users' mean."""
+    rng = np.random.default_rng(0)
+    users, rows = rng.normal(size=(USERS, WIDTH)), rng.normal(size=(ITEMS, WIDTH))
+    params = Parameters({}, jnp.asarray(users, jnp.float32), jnp.asarray(rows, jnp.float32))
+    public = known(dropout=0.2, neighbours=neighbours, limit=2 * (neighbours == "fixed"))
+    one = rounds()[1]
+    update = dataclasses.replace(one.update, user_gradient=np.array([0.0, 1.0, 2.0, 3.0], np.float32))
+    if neighbours == "trainable":
+        sent = rng.normal(size=(2, WIDTH)).astype(np.float32)
+        update = dataclasses.replace(update, neighbours=np.array([2, 0]), neighbour_gradients=sent)
+    hidden = with_row(Sighting(params, update), 5, np.array([1.0, 0.0, 2.0, 0.0], np.float32))
+    items = np.array([0, 3, 5, 7, 8])
+    for masked in (True, False):
+        seen = jax.tree.map(np.asarray, view(public, hidden, items, masked=masked))
+        assert seen.client.items.tolist() == [0, 3, 5, 7, 8, 0, 0, 0]
+        assert seen.client.mask.tolist() == [True] * 5 + [False] * 3
+        np.testing.assert_allclose(seen.local.items[:5], rows[items], rtol=1e-6)
+        np.testing.assert_allclose(seen.local.user, users[1], rtol=1e-6)
+        for k, item in enumerate(items.tolist()):
+            np.testing.assert_allclose(seen.seen.items[k], row(hidden, item), rtol=1e-6)
+        assert not np.any(seen.seen.items[5:]) and not np.any(seen.shown.items[5:])
+        assert np.all(seen.shown.items[:5] == 1)
+        kept = 1.25 if masked else 1.0
+        np.testing.assert_allclose(seen.factor.items[2], [kept, 0, kept, 0] if masked else [1.0] * 4)
+        np.testing.assert_allclose(seen.factor.items[[0, 1, 3, 4]], kept)
+        np.testing.assert_allclose(seen.factor.user, [0.0 if masked else 1.0, kept, kept, kept])
+        assert np.all(seen.shown.user == 1)
+        wanted = {"off": users[:0], "trainable": users[[2, 0]], "fixed": np.tile(users.mean(axis=0), (2, 1))}[
+            neighbours
+        ]
+        np.testing.assert_allclose(seen.local.neighbours, wanted, rtol=1e-6)
+        assert np.all(seen.shown.neighbours == (neighbours == "trainable"))
+    assert view(public, hidden, items[:2], masked=False).client.items.shape == (4,), "never fewer than four"
