@@ -12,6 +12,7 @@ import pytest
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.closed_form.recursion import recover
+from jgleak.attacks.graphdlg import graphdlg
 from jgleak.attacks.graphdlg.graphdlg import GRAPHDLG, GRAPHDLG_NO_ADAPTER
 from jgleak.attacks.graphdlg.mixtures import mixtures
 from jgleak.attacks.graphdlg.refined import GRAPHDLG_REFINED, RECIPE, Learn, Start
@@ -109,6 +110,29 @@ def test_a_zero_gradient_says_so(lab: Any) -> None:
     nothing = dataclasses.replace(observation, update=jax.tree.map(np.zeros_like, observation.update))
     found = run(GRAPHDLG, nothing, Knowledge(lab.space, n=7, auxiliary=public(lab)), steps="20")
     assert found.stop == "no candidates" and "observe another round" in found.info["failed"]
+
+
+def test_clients_of_one_round_are_taught_by_one_decoder_and_edges_begin_at_a_half(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the decoder says is known here: exactly a half of one pair, and less of another."""
+    truth, asked = lab.random(7, 9), list[int]()
+    soft = truth.adjacency.astype(np.float32)
+    (u, v), (x, y) = np.argwhere(np.triu(soft == 0, 1))[:2]
+    soft[[u, v], [v, u]], soft[[x, y], [y, x]] = 0.5, 0.49
+
+    def edges(training: Any, observations: Any, knowledges: Any) -> Any:
+        asked.append(len(observations))
+        return [[soft] for _ in observations]
+
+    monkeypatch.setattr(graphdlg, "edges", edges)
+    observation = lab.observe(lab.model(**FIELDS), truth, loss="ce")
+    known, keys = Knowledge(lab.space, n=7, auxiliary=public(lab)), list(jax.random.split(jax.random.key(0), 2))
+    found = GRAPHDLG.on_many([observation] * 2, [known] * 2, keys=keys)
+    assert asked == [2]
+    for one in found:
+        assert one.best is not None and one.best.adjacency[u, v] == 1 and one.best.adjacency[x, y] == 0
+        assert len(one.best.edges) == len(truth.edges) + 1
 
 
 def test_one_client_without_a_gradient_takes_nothing_from_the_others(lab: Any) -> None:
