@@ -13,7 +13,7 @@ import pytest
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.grain import reconstruct as module
 from jgleak.attacks.grain.candidates import GrainCandidates
-from jgleak.attacks.grain.reconstruct import Search, _fitting, _sizes, block_order, reconstruct
+from jgleak.attacks.grain.reconstruct import Search, _fitting, _sizes, _stages, block_order, reconstruct
 from jgleak.attacks.grain.settings import GrainLimits, GrainSettings
 from jgleak.attacks.noise import largest
 from jgleak.attacks.span.hops import Blocks, Nodes
@@ -259,6 +259,27 @@ def test_counts_whose_mean_row_is_another_are_not_plausible(lab: Any) -> None:
         assert search._plausible(((0, 2), (1, 1), (2, 1))) is plausible, off
     search.last_rows = None
     assert search._plausible(((0, 1),))
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize(("off", "first"), [(0.0, True), (0.5e-3, True), (1.5e-3, False)])
+def test_blocks_that_explain_the_mean_come_first_where_they_do_to_a_thousandth(
+    size: float, off: float, first: bool, lab: Any
+) -> None:
+    """Shares add up to one; how far they leave the mean is counted by the mean's length."""
+    search = Search(unseen(lab, lab.model(**DEEP)), Knowledge(lab.space), rows_of(lab), GrainSettings(), HELD)
+    assert search.candidates.twos.size == 3 and [stage.tolist() for stage in _stages(search)] == [[True] * 3]
+    rows = size * np.eye(3, 4)
+    mean = np.array([0.75, 0.25, 0.0]) @ rows
+    mean[3] = off * np.linalg.norm(mean)
+    search.last_rows = rows, mean
+    stages = [stage.tolist() for stage in _stages(search)]
+    assert stages == ([[True, True, False]] if first else []) + [[True] * 3]
+    search.last_rows = rows, np.array([0.5, 0.25, 0.25]) @ rows
+    assert [stage.tolist() for stage in _stages(search)] == [[True] * 3], "all of them are no selection"
+    for share, asked in ((0.9e-4, False), (1.2e-4, True)):
+        search.last_rows = rows, np.array([0.75, 0.25 - share, share]) @ rows
+        assert (len(list(_stages(search))) == 1) is asked
 
 
 def rows_of(lab: Any) -> GrainCandidates:
