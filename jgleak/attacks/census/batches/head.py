@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jgleak.attacks.census.local_path import moved
 from jgleak.federated.loss import Loss
@@ -18,6 +18,18 @@ from jgleak.gnn import GNN, Params
 
 ROUNDING = 5e-7
 """Singular values below this share of the largest are rounding of float32."""
+
+FAINT = 0.05
+"""Units to which the last map leads by less than this share of the most are not looked at."""
+
+UNLIT = 1e-4
+"""Neither are those whose entries in every ``d_g`` are below this share of the largest."""
+
+WORST = 1e6
+"""Largest condition number of vectors that are taken to be independent."""
+
+SHORT = 1e-5
+"""Smallest length of a ``d_g`` beside the largest."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +91,22 @@ class HeadGradient:
             return basis
         return np.linalg.svd(basis - 1.0 / outputs)[0][:, : outputs - 1]
 
+    @cached_property
+    def outgoing(self) -> Float[np.ndarray, "F c"]:
+        """What the last map leads back to each unit before it, along ``directions``."""
+        return np.asarray(self.observation.model.readout.last(self.weights)["kernel"], np.float64) @ self.directions
+
+    @cached_property
+    def units(self) -> Int[np.ndarray, " U"]:
+        """The units that show whether a graph lights them."""
+        size, lit = np.linalg.norm(self.outgoing, axis=1), np.linalg.norm(self.rows, axis=1)
+        return np.flatnonzero((size > FAINT * size.max()) & (lit > UNLIT * lit.max()))
+
+    def at_units(self, units: Int[np.ndarray, " U"]) -> tuple[Float[np.ndarray, "U r"], Float[np.ndarray, "U c"]]:
+        """``rows`` and ``outgoing`` at these units, in units of the latter's length."""
+        size = np.linalg.norm(self.outgoing[units], axis=1, keepdims=True)
+        return self.rows[units] / size, self.outgoing[units] / size
+
     def back(self, rows: Float[np.ndarray, "k P"]) -> Float[np.ndarray, "k F c"]:
         """``J`` along ``directions`` for every pooled row."""
         found = _back(self.observation.model, self.observation.params, jnp.asarray(rows, jnp.float32))
@@ -93,6 +121,22 @@ class HeadGradient:
             sought[k] = np.linalg.lstsq(jacobian, own, rcond=None)[0]
             rest[k] = np.linalg.norm(jacobian @ sought[k] - own) / max(float(np.linalg.norm(own)), 1e-300)
         return sought, rest
+
+    def implied(self, vectors: Float[np.ndarray, "r r"]) -> Float[np.ndarray, "r P"] | None:
+        """The pooled rows if the ``d_g`` have these coordinates along ``rows``, up to their lengths; None where they
+        depend on each other, or one is next to 0.
+
+        The bias' gradient is the sum of the ``d_g``, so its coordinates along them are their lengths; the kernel's is
+        the sum of ``p_g (x) d_g``, and dual to the ``d_g`` are then the pooled rows.
+        """
+        if np.linalg.cond(vectors) > WORST:
+            return None
+        inverse, model = np.linalg.inv(vectors), self.observation.model
+        delta = np.asarray(model.readout.first(model.readout_of(self.observation.update))["bias"], np.float64)
+        lengths = (delta @ self.rows) @ inverse
+        if np.any(np.abs(lengths) <= SHORT * np.abs(lengths).max()):
+            return None
+        return (self.columns * self.values @ inverse / lengths).T
 
     def without(self, rows: Float[np.ndarray, "k P"]) -> HeadGradient:
         """The gradient minus the parts of the graphs with these pooled rows, its rank lower by their number."""

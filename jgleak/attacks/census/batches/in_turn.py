@@ -15,6 +15,7 @@ from typing import Any
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.census.batches.answers import beside, cut
 from jgleak.attacks.census.batches.first_graph import FoundGraph, first_graphs
+from jgleak.attacks.census.batches.first_pooled import first_pooled
 from jgleak.attacks.census.batches.joint import replayed
 from jgleak.attacks.census.batches.passes import Passes
 from jgleak.attacks.census.batches.trained_again import of_trained, trained_again
@@ -60,8 +61,17 @@ def in_turn_unsupported(observation: Observation) -> str | None:
             f"{passes} passes over {size} graphs with momentum or weight decay: it reads plain steps, or one pass; "
             "take gradient matching (such as dlg)"
         )
-    if observation.model.readout.additive != "nodes":
-        return "graphs of several local steps need a readout per node ('node_mlp'); use gradient matching (such as dlg)"
+    if observation.model.readout.additive == "pooled" and passes > 1:
+        return (
+            f"{passes} passes over {size} graphs behind a readout that pools: it reads one pass, or a readout per node "
+            "('node_mlp'); take gradient matching (such as dlg)"
+        )
+    if observation.model.readout.additive == "pooled" and not observation.model.readout.masks:
+        return (
+            "graphs of several local steps are told apart by the units that each leaves dark behind a readout's first "
+            "map: it needs a readout per node ('node_mlp'), or pooling, a map with ReLU and the last map; use gradient "
+            "matching (such as dlg)"
+        )
     if not observation.model.trains("readout", *observation.model.readout.first_map):
         return "the readout's first map is frozen, whose gradient shows the blocks of the first step"
     return unsupported(observation)
@@ -125,9 +135,9 @@ def _found(
         return
     # Without graphs of the first step there is nothing to do later, so that their search may take all of the time. The
     # price: behind graphs that are wrong the search for the next ones may take what is left.
-    for first in first_graphs(
-        left.problem(problem.knowledge, _usual_first(problem.settings)), left.left, clock, budget
-    ):
+    here = left.problem(problem.knowledge, _usual_first(problem.settings))
+    ways = first_graphs if left.seen.model.readout.additive == "nodes" else first_pooled
+    for first in ways(here, left.left, clock, budget):
         alone = True
         if left.size > len(first) and clock.left > 0:
             rest = left.without([one.answer.graphs[0] for one in first], problem.knowledge.space)

@@ -21,20 +21,11 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches import patterns, quadrics, switched
 from jgleak.attacks.census.batches.head import HeadGradient
 
-FAINT = 0.05
-"""Units whose weights are smaller than this share of the largest are left out."""
-
 SUBSETS = 200_000
 """Most choices of ``r`` vectors among those that pass."""
 
 SAME = 1.0 - 1e-6
 """Unit vectors whose product is larger are the same: several patterns may give it."""
-
-WORST = 1e6
-"""Largest condition number of vectors that are taken to be independent."""
-
-SHORT = 1e-5
-"""Smallest length of a ``d_g`` beside the largest."""
 
 LIT = 1e-2
 """An entry of ``d_g`` above this, beside its largest, is not 0."""
@@ -66,13 +57,10 @@ def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | 
         return None
     if head.moved:
         return switched.pooled_rows(head, clock)
-    outgoing = np.asarray(readout.last(head.weights)["kernel"], np.float64) @ head.directions
-    size, lit = np.linalg.norm(outgoing, axis=1), np.linalg.norm(head.rows, axis=1)
-    units = np.flatnonzero((size > FAINT * size.max()) & (lit > 1e-4 * lit.max()))
-    if not 0 < rank < units.size:
+    if not 0 < rank < head.units.size:
         return None
-    units = units[linalg.qr(head.rows[units].T / size[units], mode="r", pivoting=True)[-1]]
-    own, outgoing = head.rows[units] / size[units, None], outgoing[units] / size[units, None]
+    units = head.units[linalg.qr(head.at_units(head.units)[0].T, mode="r", pivoting=True)[-1]]
+    own, outgoing = head.at_units(units)
     turn = np.linalg.inv(own[:rank])
     for way in (quadrics.vectors, patterns.vectors):
         vectors = _distinct(own @ turn, outgoing, way(own @ turn, outgoing, clock)) @ turn.T
@@ -104,17 +92,10 @@ def _rows(
     head: HeadGradient, vectors: Float[np.ndarray, "r r"], units: Int[np.ndarray, " U"]
 ) -> Float[np.ndarray, "r P"] | None:
     """The pooled rows if the ``d_g`` have these coordinates, up to their lengths; None where they contradict that."""
-    if np.linalg.cond(vectors) > WORST:
+    rows, model = head.implied(vectors), head.observation.model
+    if rows is None:
         return None
-    inverse, model = np.linalg.inv(vectors), head.observation.model
     first = model.readout.first(head.weights)
-    delta = np.asarray(model.readout.first(model.readout_of(head.observation.update))["bias"], np.float64)
-    # The bias' gradient is the sum of the d_g, so its coordinates along the vectors are their lengths; the kernel's is
-    # the sum of p_g (x) d_g, and dual to the d_g are then the pooled rows.
-    lengths = (delta @ head.rows) @ inverse
-    if np.any(np.abs(lengths) < SHORT * np.abs(lengths).max()):
-        return None
-    rows = (head.columns * head.values @ inverse / lengths).T
     kernel, bias = np.asarray(first["kernel"], np.float64)[:, units], np.asarray(first["bias"], np.float64)[units]
     entering, shown = rows @ kernel + bias, np.abs(vectors @ head.rows[units].T)
     shown /= shown.max(axis=1, keepdims=True)

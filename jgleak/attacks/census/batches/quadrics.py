@@ -10,7 +10,7 @@ share their factors: two of their combinations are diagonal in the same basis, a
 pattern of lit and dark units grows exponentially (``patterns``).
 
 At units that are lit for all graphs ``d_u = W_u s``: ``c`` of them give ``s`` from ``x``, and the others confirm it
-(``_common``).
+(``lit_by_all``).
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ def vectors(
       outgoing: ``W``, in units of its length.
       clock: no further degree is tried when it has run out.
     """
-    rank, size = rows.shape[1], outgoing.shape[1]
-    common = _common(rows, outgoing) if size <= DIRECTIONS else None
+    rank, common = rows.shape[1], lit_by_all(rows, outgoing, AGREES)
     if common is None:
         forms = np.c_[rows, np.zeros_like(outgoing)], np.c_[rows, -outgoing]
     else:
@@ -68,9 +67,14 @@ def vectors(
     return np.zeros((0, rank))
 
 
-def _common(rows: Float[np.ndarray, "U r"], outgoing: Float[np.ndarray, "U c"]) -> Float[np.ndarray, "c r"] | None:
-    """The map from ``x`` to ``s`` that most units confirm, as those do that all graphs light."""
+def lit_by_all(
+    rows: Float[np.ndarray, "U r"], outgoing: Float[np.ndarray, "U c"], agrees: float
+) -> Float[np.ndarray, "c r"] | None:
+    """The map from ``x`` to ``s`` that most units confirm up to ``agrees``, as those do that all graphs light; None
+    where no few units do, or ``s`` has too many dimensions."""
     units, size = outgoing.shape
+    if size > DIRECTIONS:
+        return None
     rng, length = np.random.default_rng(0), np.linalg.norm(rows, axis=1)
     drawn = rng.permuted(np.tile(np.arange(units), (DRAWS, 1)), axis=1)[:, :size]
     best, most = None, size + ENOUGH - 1
@@ -78,7 +82,7 @@ def _common(rows: Float[np.ndarray, "U r"], outgoing: Float[np.ndarray, "U c"]) 
         if np.linalg.cond(outgoing[chosen]) > WORST:
             continue
         told = np.linalg.solve(outgoing[chosen], rows[chosen])
-        agree = np.linalg.norm(rows - outgoing @ told, axis=1) <= AGREES * length
+        agree = np.linalg.norm(rows - outgoing @ told, axis=1) <= agrees * length
         if agree.sum() > most:
             best, most = agree, int(agree.sum())
     return None if best is None else np.linalg.lstsq(outgoing[best], rows[best], rcond=None)[0]

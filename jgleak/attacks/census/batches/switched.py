@@ -44,14 +44,8 @@ ALIKE = 1.0 - 1e-4
 BEYOND = 4
 """So many vectors more than there are graphs are compared, those that most units agree with."""
 
-FAINT = 0.05
-"""Units whose weights are smaller than this share of the largest are left out."""
-
 UNSURE = 1e-2
 """A unit whose input is this near to 0, relative to the largest, counts as undecided."""
-
-WORST = 1e6
-"""Largest condition number of vectors that are taken to be independent."""
 
 CONTRARY = 0.1
 """Largest share of units at which a vector and its pooled row disagree on being lit."""
@@ -74,13 +68,10 @@ class Shown(NamedTuple):
 def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | None:
     """Every graph's pooled row at the middle of the path, in no order, up to second order in the path; None where no
     choice of vectors explains which units are lit."""
-    rank, bits = head.rank, head.rank + head.directions.shape[1] - 1
-    outgoing = np.asarray(head.observation.model.readout.last(head.weights)["kernel"], np.float64) @ head.directions
-    size, lit = np.linalg.norm(outgoing, axis=1), np.linalg.norm(head.rows, axis=1)
-    units = np.flatnonzero((size > FAINT * size.max()) & (lit > 1e-4 * lit.max()))
+    rank, bits, units = head.rank, head.rank + head.directions.shape[1] - 1, head.units
     if not 0 < bits <= BITS or units.size < 3 * bits:
         return None
-    shown = _distinct(_vectors(head.rows[units] / size[units, None], outgoing[units] / size[units, None], clock))
+    shown = _distinct(_vectors(*head.at_units(units), clock))
     best, fewest = None, CONTRARY
     for chosen in combinations(shown[: rank + BEYOND], rank):
         rows, contrary = _rows(head, chosen, units)
@@ -146,15 +137,10 @@ def _rows(
 ) -> tuple[Float[np.ndarray, "r P"] | None, float]:
     """The pooled rows if the ``d_g`` are these vectors, up to their lengths, and the largest share of units that one of
     them lights otherwise."""
-    vectors, model = np.array([one.vector for one in chosen]), head.observation.model
-    if np.linalg.cond(vectors) > WORST:
+    rows, model = head.implied(np.array([one.vector for one in chosen])), head.observation.model
+    if rows is None:
         return None, np.inf
-    inverse, first = np.linalg.inv(vectors), model.readout.first(head.weights)
-    delta = np.asarray(model.readout.first(model.readout_of(head.observation.update))["bias"], np.float64)
-    lengths = (delta @ head.rows) @ inverse
-    if not np.all(lengths):
-        return None, np.inf
-    rows = (head.columns * head.values @ inverse / lengths).T
+    first = model.readout.first(head.weights)
     kernel, bias = np.asarray(first["kernel"], np.float64)[:, units], np.asarray(first["bias"], np.float64)[units]
     entering, lit = rows @ kernel + bias, np.array([one.lit for one in chosen])
     sure = np.abs(entering) > UNSURE * np.abs(entering).max(axis=1, keepdims=True)
