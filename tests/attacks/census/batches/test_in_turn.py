@@ -195,12 +195,44 @@ def test_other_loaders_are_refused(lab: Any, fields: dict[str, Any], words: str)
         attacked(lab, returned(lab, graphs(lab), **fields))
 
 
-def test_a_readout_that_pools_is_refused(lab: Any) -> None:
-    model = lab.model(readout="pooled", readout_widths=(32,), last_act=True)
-    local = LocalTraining(RATE, 2, loader=1)
-    seen = fedavg(model, lab.params(model), graphs(lab), lab.space, loss="bce", local=local)
-    with pytest.raises(ValueError, match="a readout per node"):
-        attacked(lab, seen)
+def returned_pooled(lab: Any, some: list[Graph], fields: dict[str, Any], **training: Any) -> Observation:
+    model = lab.model(**({"readout": "pooled", "readout_widths": (256,), "last_act": True} | fields))
+    local = LocalTraining(**({"rate": RATE, "steps": len(some), "loader": 1} | training))
+    return fedavg(model, lab.params(model), some, lab.space, loss="bce", local=local, key=jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("number", "fields", "training"),
+    [
+        pytest.param(3, {}, {"loader": 2, "steps": 2}, id="two of three a step"),
+        pytest.param(2, {"pooling": "sum"}, {"rate": 0.005, "momentum": 0.9, "weight_decay": 1e-2}, id="momentum, sum"),
+    ],
+)
+def test_graphs_come_back_behind_pooling(
+    number: int, fields: dict[str, Any], training: dict[str, Any], lab: Any
+) -> None:
+    some = [*graphs(lab), lab.path([2, 0, 3, 1], y=1)][:number]
+    found = attacked(lab, returned_pooled(lab, some, fields, **training))
+    lists = [{graph.canonical_form() for graph in member.graphs} for member in found.members]
+    assert len(lists) == number and all(any(g.canonical_form() in own for own in lists) for g in some)
+    assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-6
+    assert found.certificate is not None and found.certificate.status == "at_least_k"
+
+
+@pytest.mark.parametrize(
+    ("fields", "training", "words"),
+    [
+        ({}, {"steps": 4}, "2 passes over 2 graphs behind a readout that pools: it reads one pass"),
+        ({"act": "gelu"}, {}, "by the units that each leaves dark"),
+        ({"readout_widths": ()}, {}, "by the units that each leaves dark"),
+        ({"pooling": "mean,sum"}, {}, "it needs one pooling"),
+    ],
+)
+def test_other_loaders_are_refused_behind_pooling(
+    fields: dict[str, Any], training: dict[str, Any], words: str, lab: Any
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        attacked(lab, returned_pooled(lab, graphs(lab), fields, **training))
 
 
 def test_a_frozen_first_map_of_the_readout_is_refused(lab: Any) -> None:

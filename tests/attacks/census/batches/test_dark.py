@@ -1,0 +1,103 @@
+"""Pooled rows of graphs of several steps, from the units that each leaves dark, against the model at each step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jaxtyping import Float
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.batches import dark, masks
+from jgleak.attacks.census.batches.first_pooled import _of_first_step
+from jgleak.attacks.census.batches.head import HeadGradient
+from jgleak.attacks.census.batches.passes import Passes
+from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
+from jgleak.federated import LocalTraining, Observation, fedavg, fedsgd
+from jgleak.graph import Graph
+from tests.clocks import HELD as FOREVER
+
+RATE = 0.2
+
+
+def graphs(lab: Any) -> list[Graph]:
+    return [
+        lab.path([0, 1, 1, 2, 0], y=1),
+        lab.ring([1, 3, 2, 0], y=0),
+        lab.path([2, 0, 3, 1], y=1),
+        lab.path([3, 0, 0, 1, 2], y=1),
+    ]
+
+
+def returned(lab: Any, some: list[Graph], loader: int, lit: float = 0.0) -> tuple[Observation, list[np.ndarray]]:
+    """The update as that of one gradient, and the pooled row of every graph at the weights of its step.
+
+    ``lit``: what is added to the biases of the first map behind pooling.
+    """
+    model = lab.model(readout="pooled", readout_widths=(256,), last_act=True)
+    weights = jax.tree.map(np.asarray, lab.params(model))
+    weights["readout"]["mlp"]["linears_0"]["bias"] = weights["readout"]["mlp"]["linears_0"]["bias"] + np.float32(lit)
+    local = LocalTraining(RATE, -(-len(some) // loader), loader=loader)
+    seen, rows = fedavg(model, weights, some, lab.space, loss="bce", local=local), list[np.ndarray]()
+    for first in range(0, len(some), loader):
+        step = some[first : first + loader]
+        rows += [
+            np.asarray(pooled_embedding(model, fedsgd(model, weights, [graph], lab.space, loss="bce").update), float)
+            for graph in step
+        ]
+        slope = fedsgd(model, weights, step, lab.space, loss="bce").update
+        weights = jax.tree.map(lambda w, g: w - RATE * np.asarray(g), weights, slope)
+    return Passes.of(seen).seen, rows
+
+
+def off(found: Float[np.ndarray, "k P"], rows: list[np.ndarray]) -> Float[np.ndarray, "k B"]:
+    """How far each row that was found is from each of some others, relative to these."""
+    return np.linalg.norm(found[:, None] - np.array(rows), axis=2) / np.linalg.norm(rows, axis=1)
+
+
+@pytest.mark.parametrize("loader", [1, 2])
+def test_every_row_comes_back_at_the_weights_of_its_own_step(loader: int, lab: Any) -> None:
+    """At a rate that moves the last map's weights so far that its entries name no graph of a later step."""
+    seen, rows = returned(lab, graphs(lab), loader)
+    head = HeadGradient.of(seen)
+    found = dark.pooled_rows(head, FOREVER)
+    assert found is not None and head.rank == 4
+    assert sorted(off(found, rows).argmin(axis=1)) == [0, 1, 2, 3] and off(found, rows).min(axis=1).max() < 1e-4
+    first = _of_first_step(head, found, loader)
+    assert sorted(off(first, rows).argmin(axis=1)) == list(range(loader)), "only these fit the weights of the first step"
+    assert len(_of_first_step(head, found, 4)) == loader
+    assert masks.pooled_rows(head, FOREVER) is None
+
+
+def test_a_graph_alone_needs_no_dark_unit(lab: Any) -> None:
+    seen, rows = returned(lab, graphs(lab)[:1], 1, lit=2.0)
+    found = dark.pooled_rows(HeadGradient.of(seen), FOREVER)
+    assert found is not None and off(found, rows).max() < 1e-5
+
+
+def test_nothing_is_found_where_no_unit_is_dark_or_no_time_is_left(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dark, "CHUNKS", 4)
+    for lit, limit, found in ((0.0, 1e6, True), (2.0, 1e6, False), (0.0, 0.0, False)):
+        head = HeadGradient.of(returned(lab, graphs(lab)[:3], 1, lit=lit)[0])
+        assert (dark.pooled_rows(head, Budget(time_limit=limit).start()) is not None) == found
+
+
+@pytest.mark.parametrize("directions", [1, 3])
+def test_vectors_that_two_graphs_differ_by_are_told_from_graphs(
+    directions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one direction of the labels, two graphs' difference is 0 where both are lit, too."""
+    rng, units, rank = np.random.default_rng(0), 200, 5
+    outgoing = rng.normal(size=(units, directions))
+    outgoing /= np.linalg.norm(outgoing, axis=1, keepdims=True)
+    lit = rng.random((units, rank)) < 0.6
+    vectors = lit * (outgoing @ rng.normal(size=(directions, rank)))
+    rows, turned = np.linalg.qr(vectors)
+    truth = turned / np.linalg.norm(turned, axis=0)
+    monkeypatch.setattr(dark, "CHUNKS", 4)
+    found = np.array(list(dark._vectors(rows, outgoing, FOREVER)))
+    nearest = np.abs(found @ truth).max(axis=1)
+    assert set(np.abs(found @ truth).argmax(axis=1)) == set(range(rank))
+    np.testing.assert_allclose(nearest, 1.0, atol=1e-10)
