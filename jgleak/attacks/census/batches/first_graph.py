@@ -82,7 +82,7 @@ def _first_shares(problem: CensusProblem, most: int, levels: Levels, clock: Cloc
     if weights is None:
         return
     for share in separated(problem, levels, weights, clock):
-        if head.lacks(problem, roots, share.counts, share.label):
+        if head.lacks(problem, roots, share.counts, share.label, share.copies):
             yield _GraphsOfShare(problem, levels, share, weights.alike)
 
 

@@ -132,14 +132,16 @@ class Head(NamedTuple):
         logits, slopes, entering = (np.stack(part, axis=1) for part in zip(*found, strict=True))
         return Roots(logits, entering / self.span.scale, slopes, self.span.distances(entering.mean(axis=1)))
 
-    def lacks(self, problem: CensusProblem, roots: Roots, counts: Int[np.ndarray, " K"], label: int) -> bool:
-        """True where a graph without which the gradient has fewer dimensions, one for most of its blocks. A block with
-        another count than the graph's takes none away, and one that the graph lacks adds one, or takes one from other
-        graphs."""
+    def lacks(
+        self, problem: CensusProblem, roots: Roots, counts: Int[np.ndarray, " K"], label: int, copies: int = 1
+    ) -> bool:
+        """True where the gradient has fewer dimensions without a graph and its copies, one for most of its blocks. A
+        block with another count than the graph's takes none away, and one that the graph lacks adds one, or takes one
+        from other graphs."""
         n, some = int(counts.sum()), np.flatnonzero(counts)
         mean = np.einsum("k,kec->ec", counts[some] / n, roots.logits[some])
         slopes = np.stack([own_upstreams(problem.observation, one)[label] for one in mean])
-        weights = counts[some] / (n * problem.observation.batch_size * len(slopes))
+        weights = copies * counts[some] / (n * problem.observation.batch_size * len(slopes))
         back = np.einsum("kecf,ec->kef", roots.slopes[some], slopes)
         part = np.einsum("k,kep,kef->pf", weights, roots.rows[some], back, optimize=True)
         rank, left = (

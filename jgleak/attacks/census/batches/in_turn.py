@@ -61,18 +61,23 @@ def in_turn_unsupported(observation: Observation) -> str | None:
             f"{passes} passes over {size} graphs with momentum or weight decay: it reads plain steps, or one pass; "
             "take gradient matching (such as dlg)"
         )
-    if observation.model.readout.additive == "pooled" and passes > 1:
+    readout = observation.model.readout
+    if readout.maps == 1:
+        return (
+            "a readout without a hidden layer: its gradient has at most as many dimensions as the model has outputs, "
+            "too few to tell graphs of one step from those of others; use gradient matching (such as dlg)"
+        )
+    if readout.additive == "pooled" and passes > 1:
         return (
             f"{passes} passes over {size} graphs behind a readout that pools: it reads one pass, or a readout per node "
             "('node_mlp'); take gradient matching (such as dlg)"
         )
-    if observation.model.readout.additive == "pooled" and not observation.model.readout.masks:
+    if readout.additive == "pooled" and not readout.masks:
         return (
-            "graphs of several local steps are told apart by the units that each leaves dark behind a readout's first "
-            "map: it needs a readout per node ('node_mlp'), or pooling, a map with ReLU and the last map; use gradient "
-            "matching (such as dlg)"
+            "behind pooling it tells graphs of several local steps apart by the units that each leaves dark, and needs "
+            "a map with ReLU and a last map; use gradient matching (such as dlg)"
         )
-    if not observation.model.trains("readout", *observation.model.readout.first_map):
+    if not observation.model.trains("readout", *readout.first_map):
         return "the readout's first map is frozen, whose gradient shows the blocks of the first step"
     return unsupported(observation)
 

@@ -66,7 +66,9 @@ def test_every_row_comes_back_at_the_weights_of_its_own_step(loader: int, lab: A
     assert found is not None and head.rank == 4
     assert sorted(off(found, rows).argmin(axis=1)) == [0, 1, 2, 3] and off(found, rows).min(axis=1).max() < 1e-4
     first = _of_first_step(head, found, loader)
-    assert sorted(off(first, rows).argmin(axis=1)) == list(range(loader)), "only these fit the weights of the first step"
+    assert sorted(off(first, rows).argmin(axis=1)) == list(range(loader)), (
+        "only these fit the weights of the first step"
+    )
     assert len(_of_first_step(head, found, 4)) == loader
     assert masks.pooled_rows(head, FOREVER) is None
 

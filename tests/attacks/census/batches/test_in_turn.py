@@ -149,6 +149,15 @@ def test_graphs_of_unknown_order_come_back_and_are_trained_again(
     assert not verify(tmp_path / "found.json").holds
 
 
+def test_equal_graphs_of_one_step_come_back_as_copies(lab: Any) -> None:
+    """Without one of them the gradient has as many dimensions as with both."""
+    first, other = graphs(lab)
+    found = attacked(lab, returned(lab, [first, first, other], loader=2, steps=2))
+    lists = [{graph.canonical_form() for graph in member.graphs} for member in found.members]
+    assert found.stop == "match" and len(lists) == 3
+    assert sum(first.canonical_form() in own for own in lists) == 2
+
+
 def test_momentum_and_weight_decay_are_followed_in_one_pass(lab: Any) -> None:
     """Steps count differently in the update, and the second one's weights follow from the first one's gradient."""
     some = graphs(lab)
@@ -202,19 +211,22 @@ def returned_pooled(lab: Any, some: list[Graph], fields: dict[str, Any], **train
 
 
 @pytest.mark.parametrize(
-    ("number", "fields", "training"),
+    ("labels", "fields", "training"),
     [
-        pytest.param(3, {}, {"loader": 2, "steps": 2}, id="two of three a step"),
-        pytest.param(2, {"pooling": "sum"}, {"rate": 0.005, "momentum": 0.9, "weight_decay": 1e-2}, id="momentum, sum"),
+        pytest.param((1, 0), {}, {"loader": 2, "steps": 2}, id="two of three a step, equal but for the label"),
+        pytest.param(
+            (1,), {"pooling": "sum"}, {"rate": 0.005, "momentum": 0.9, "weight_decay": 1e-2}, id="momentum, sum"
+        ),
     ],
 )
 def test_graphs_come_back_behind_pooling(
-    number: int, fields: dict[str, Any], training: dict[str, Any], lab: Any
+    labels: tuple[int, ...], fields: dict[str, Any], training: dict[str, Any], lab: Any
 ) -> None:
-    some = [*graphs(lab), lab.path([2, 0, 3, 1], y=1)][:number]
+    first, other = graphs(lab)
+    some = [*(dataclasses.replace(first, y=label) for label in labels), other]
     found = attacked(lab, returned_pooled(lab, some, fields, **training))
-    lists = [{graph.canonical_form() for graph in member.graphs} for member in found.members]
-    assert len(lists) == number and all(any(g.canonical_form() in own for own in lists) for g in some)
+    lists = [{(graph.canonical_form(), graph.y) for graph in member.graphs} for member in found.members]
+    assert len(lists) == len(some) and all(any((g.canonical_form(), g.y) in own for own in lists) for g in some)
     assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-6
     assert found.certificate is not None and found.certificate.status == "at_least_k"
 
@@ -224,11 +236,12 @@ def test_graphs_come_back_behind_pooling(
     [
         ({}, {"steps": 4}, "2 passes over 2 graphs behind a readout that pools: it reads one pass"),
         ({"act": "gelu"}, {}, "by the units that each leaves dark"),
-        ({"readout_widths": ()}, {}, "by the units that each leaves dark"),
+        ({"readout_widths": ()}, {}, "a readout without a hidden layer"),
+        ({"readout": "node_mlp", "readout_widths": ()}, {}, "a readout without a hidden layer"),
         ({"pooling": "mean,sum"}, {}, "it needs one pooling"),
     ],
 )
-def test_other_loaders_are_refused_behind_pooling(
+def test_readouts_are_refused_that_show_no_graphs_of_single_steps(
     fields: dict[str, Any], training: dict[str, Any], words: str, lab: Any
 ) -> None:
     with pytest.raises(ValueError, match=words):
