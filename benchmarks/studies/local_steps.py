@@ -53,6 +53,10 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "grain-gelu": ("GRAIN's own, 2 x 300, GELU", {"activation": "gelu"}),
     "gcn": ("GCN 2 x 300, pooled", {"readout": "pooled", "head": 300, "last_activation": True}),
     "sage": ("GraphSAGE 2 x 256, a head a node (FedGraphNN)", {"model": "sage", "hidden": 256}),
+    "sage-pooled": (
+        "GraphSAGE 2 x 256, pooled",
+        {"model": "sage", "hidden": 256, "readout": "pooled", "head": 256, "last_activation": True},
+    ),
     "gcn-gelu": (
         "GCN 2 x 300, pooled, GELU",
         {"readout": "pooled", "head": 300, "last_activation": True, "activation": "gelu"},
@@ -67,9 +71,8 @@ LOADED, LOADER_RATE = (1, 2, 4, 8), 0.0015
 PARTED = ((4, 2, 5), (4, 2, 6), (6, 3, 6))
 """Molecules of a client that takes some of them a step, how many, and what draws the clients."""
 
-POOLED_RATE = 0.01
-POOLED = ((2, 1, 5), (4, 1, 5), (4, 2, 6))
-"""The same behind pooling, and at which rate."""
+POOLED = (("gcn", 0.01, 2, 1, 5), ("gcn", 0.01, 4, 1, 5), ("gcn", 0.01, 4, 2, 6), ("sage-pooled", LOADER_RATE, 4, 1, 6))
+"""The same behind pooling: model, rate, molecules of a client, those of a step, and what draws the clients."""
 
 PASSED, PASSES = (2, 4), 2
 """Molecules of a client that goes through them more than once in one order, one a step, and how often."""
@@ -161,8 +164,8 @@ def _rows() -> Iterator[Row]:
         for graphs, loader, seed in PARTED
     )
     yield from (
-        Row("gcn", graphs // loader, POOLED_RATE, loaded=graphs, loader=loader, seed=seed)
-        for graphs, loader, seed in POOLED
+        Row(model, graphs // loader, rate, loaded=graphs, loader=loader, seed=seed)
+        for model, rate, graphs, loader, seed in POOLED
     )
     for model in ("gcn", "grain"):
         yield from (

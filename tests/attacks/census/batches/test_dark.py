@@ -73,6 +73,20 @@ def test_every_row_comes_back_at_the_weights_of_its_own_step(loader: int, lab: A
     assert masks.pooled_rows(head, FOREVER) is None
 
 
+def test_a_vector_that_comes_twice_is_one_graphs(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawings that miss some of a graph's dark units give its vector again, up to rounding."""
+    seen, rows = returned(lab, graphs(lab)[:2], 1)
+    drawn = dark._vectors
+
+    def twice(*given: Any) -> Any:
+        for vector in drawn(*given):
+            yield from (vector, -vector)
+
+    monkeypatch.setattr(dark, "_vectors", twice)
+    found = dark.pooled_rows(HeadGradient.of(seen), FOREVER)
+    assert found is not None and off(found, rows).min(axis=1).max() < 1e-4
+
+
 def test_a_graph_alone_needs_no_dark_unit(lab: Any) -> None:
     seen, rows = returned(lab, graphs(lab)[:1], 1, lit=2.0)
     found = dark.pooled_rows(HeadGradient.of(seen), FOREVER)
