@@ -91,7 +91,7 @@ def _determined(
     rows: Float[np.ndarray, "U r"], outgoing: Float[np.ndarray, "U c"], dark: Bool[np.ndarray, " U"]
 ) -> Float[np.ndarray, " r"] | None:
     """The vector that is 0 at these units; None where there are several, or it is not near ``W s`` at the others."""
-    _, values, ways = np.linalg.svd(rows[dark])
+    _, values, ways = np.linalg.svd(rows[dark], full_matrices=False)
     if values[-2] <= ONLY:
         return None
     entries, lit = rows[~dark] @ ways[-1], outgoing[~dark]
