@@ -12,7 +12,7 @@ from jgleak.gnn import Pooled
 from jgleak.plural import counted
 
 MOST = 1000
-"""Largest graph that is counted: shares of more nodes may differ by less than rounding."""
+"""Graphs are taken to have at most so many nodes: shares of more nodes may differ by less than rounding."""
 
 WHOLE = 0.02
 """A quotient of a sum and a mean that is this near a whole number is that."""
@@ -45,7 +45,8 @@ def nodes(evidence: Evidence) -> Fact:
     divisor = _divisor(share_of_nodes(evidence, readout), observation.model.layers[-1].features)
     if divisor == 1:
         raise Silent("every unit of the last convolution is on at all nodes or at none, which counts nothing")
-    return Fact("nodes", {"multiple_of": divisor}, (ONE, CLIPPING), f"the number of nodes is a multiple of {divisor}")
+    said = f"the number of nodes, if at most {MOST:,}, is a multiple of {divisor}"
+    return Fact("nodes", {"multiple_of": divisor}, (ONE, CLIPPING), said)
 
 
 def _quotient(evidence: Evidence, readout: Pooled) -> int:
@@ -88,6 +89,8 @@ def _divisor(shares: tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]], un
     unit whose share is known to half of that has no fraction of ``number`` within its error but its own.
     """
     share, error = (each[2.0 * MOST * shares[1] < 1.0] for each in shares)
+    if share.size < max(UNITS, units / 4):
+        raise Silent("rounding leaves too few units by which nodes could be counted")
     if np.any(share < -error) or np.any(share > 1.0 + error):
         raise Silent("no unit is on at more than all nodes: something else entered the last bias")
     if np.all(share < 1.0 - error):

@@ -181,6 +181,8 @@ def _fill(order: list[int], missing: dict[int, int], clock: Clock) -> Iterator[f
         return
     first, *others = short
     for around in combinations(others, missing[first]):  # all of its neighbours: so no graph comes in two orders
+        if clock.left <= 0:
+            return
         left = missing | {first: 0} | {other: missing[other] - 1 for other in around}
         for more in _fill(order, left, clock):
             yield more.union((first, other) for other in around)

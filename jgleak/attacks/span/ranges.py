@@ -156,7 +156,7 @@ class CentreSearch:
                 for lane, work in enumerate(lanes):
                     found, row, column = np.asarray(ends)[lane].tolist()
                     if found:
-                        part = kernels.begin(buffers, kernels.padded(found, FOUND))
+                        part = kernels.begin(buffers, kernels.padded(found, (*FOUND, buffers.shape[2])))
                         pairs.append(np.asarray(part)[lane, :, :found].T + np.array([0, start]))
                         number += found
                     if row * cut.high < work.size:

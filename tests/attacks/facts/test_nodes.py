@@ -136,6 +136,12 @@ def test_a_quarter_of_the_units_and_eight_must_be_above_rounding(width: int, fai
     assert found == {"multiple_of": 7} if enough else "too few units" in str(found)
 
 
+def test_where_no_unit_is_above_rounding_nothing_is_said_of_all_nodes() -> None:
+    kernel = KERNEL - np.outer(KERNEL @ DELTA, DELTA) / (DELTA @ DELTA) + 1e-5 * DELTA
+    with pytest.raises(Silent, match="too few units"):
+        nodes(counted((7, 0, 3, 1) * 3, 7, kernel=kernel))
+
+
 def test_units_without_a_gradient_have_no_share() -> None:
     kernel = KERNEL.copy()
     kernel[0] = 0.0

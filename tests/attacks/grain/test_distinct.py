@@ -46,6 +46,25 @@ def test_open_nodes_are_joined_in_every_way_that_their_degrees_allow(degrees: tu
     assert set(found) == simple_graphs(degrees) and len(found) == len(set(found)), "each once"
 
 
+class _Readings(Clock):
+    """A clock of a hundred readings."""
+
+    @property
+    def left(self) -> float:
+        asked.append(len(asked))
+        return 100.0 - len(asked)
+
+
+asked: list[int] = []
+
+
+def test_a_search_without_any_completion_ends_with_the_clock() -> None:
+    """Degrees of an odd sum: no graph has them, and the ways to see that are many."""
+    asked.clear()
+    assert list(_completions(board((5, 5, 5, *[1] * 16), {}), _Readings(0.0, 1.0))) == [set()]
+    assert 100 <= len(asked) < 130
+
+
 def test_settled_neighbourhoods_are_kept() -> None:
     """Node 0 has the neighbours 1 and 2; what is open joins 1, 2 and 3 to their degrees."""
     degrees, known = (2, 2, 2, 2), {0: frozenset({1, 2})}

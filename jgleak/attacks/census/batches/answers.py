@@ -44,16 +44,15 @@ def certified(problem: CensusProblem, member: Member, clock: Clock) -> Iterator[
 
 def beside(others: Reconstruction) -> list[Reconstruction]:
     """The answers to graphs found in the update minus the graphs found before, with that condition added."""
-    answers = list(others.members) or ([others] if others.graphs else [])
-    return [
-        answer
-        if answer.certificate is None
-        else dataclasses.replace(
-            answer,
-            certificate=dataclasses.replace(answer.certificate, conditions=(*answer.certificate.conditions, OTHERS)),
-        )
-        for answer in answers
-    ]
+    return [beside_others(answer) for answer in list(others.members) or ([others] if others.graphs else [])]
+
+
+def beside_others(answer: Reconstruction) -> Reconstruction:
+    """The answer on condition that the other graphs are those that were found."""
+    if answer.certificate is None:
+        return answer
+    conditions = tuple(dict.fromkeys((*answer.certificate.conditions, OTHERS)))
+    return dataclasses.replace(answer, certificate=dataclasses.replace(answer.certificate, conditions=conditions))
 
 
 def checked(problem: CensusProblem, answers: Sequence[Reconstruction]) -> tuple[list[Reconstruction], float]:

@@ -4,9 +4,10 @@ The gradient of the map behind pooling is ``G = sum_g p_g (x) d_g``, each graph'
 Behind ReLU ``d_g`` is 0 at every unit that its row leaves dark, whatever those weights were. So of the row space, of
 dimension ``r``, a vector that is 0 at many more than ``r - 1`` units may be a graph's ``d_g``, up to its length. Units
 that one graph leaves dark determine it: ``r - 1`` at a time are drawn, as SPEAR does for other data (Dimitrov et al.
-2024). The difference of two ``d_g`` may be 0 at as many, those that both graphs light or neither. It is told by the
-signs of its other entries, which are near ``W s`` for a graph's own: ``W`` has moved from step to step, so that nothing
-closer is asked of them (``masks`` does). From all ``d_g`` follow all rows.
+2024). The difference of two ``d_g`` of parallel ``s`` may be 0 at as many, those that both graphs light or neither.
+Its other entries have both signs beside ``W s``, while those of a graph's own are near it: ``W`` has moved from step
+to step, so that they are asked to fit up to ``NEAR`` alone. From all ``d_g`` follow all rows. Where the units that one
+graph leaves dark are among those of another, a difference may take a graph's place, and nothing is found.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches import quadrics
 from jgleak.attacks.census.batches.head import HeadGradient
 
-DRAWN = 1 << 10
-"""Choices of units that are tried at once,"""
+DRAWS, DRAWN = 1 << 19, 1 << 10
+"""Most choices of units that are tried, and most at once,"""
 
-CHUNKS = 1 << 9
-"""and how often, at most."""
+WORK = 1 << 22
+"""of which the cubes of their sizes add up to no more than this, between two readings of the clock."""
 
 DARK = 1e-5
 """An entry below this share of the largest is 0: what rounding leaves of one."""
@@ -34,7 +35,7 @@ MORE = 8
 
 ONLY = 1e-3
 """Units that a vector leaves dark determine it: every other one beside it, of length one, has entries of this length
-there, at least."""
+there, at least, beside the longest."""
 
 ALIKE = 0.05
 """Units that all graphs light are told by ``W s`` up to this."""
@@ -50,6 +51,8 @@ def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | 
     """Every graph's pooled row at the weights of its step, in no order, up to rounding; None where not all graphs
     have units of their own that stay dark."""
     found = list[Float[np.ndarray, " r"]]()
+    if head.rank > head.observation.batch_size:  # rounding, or another protocol
+        return None
     for vector in _vectors(*head.at_units(head.units), clock):
         if all(abs(vector @ other) < SAME for other in found):
             found.append(vector)
@@ -71,13 +74,15 @@ def _vectors(
     rng, rank, seen = np.random.default_rng(0), rows.shape[1], set[bytes]()
     if rank == 1:
         yield np.ones(1)
-    some = rows[~_lit_by_all(rows, outgoing)] if rank > 1 else rows[:0]
+    if rank == 1 or len(rows) < rank + MORE:
+        return
+    some, together = rows[~_lit_by_all(rows, outgoing)], max(1, min(DRAWN, WORK // rank**3))
     if len(some) < rank + MORE:
         return
-    for _ in range(CHUNKS):
+    for _ in range(DRAWS // together):
         if clock.left <= 0:
             return
-        drawn = rng.random((DRAWN, len(some))).argpartition(rank - 1, axis=1)[:, : rank - 1]
+        drawn = rng.random((together, len(some))).argpartition(rank - 1, axis=1)[:, : rank - 1]
         entries = np.linalg.svd(some[drawn])[2][:, -1] @ rows.T
         dark = np.abs(entries) <= DARK * np.abs(entries).max(axis=1, keepdims=True)
         for own in dark[dark.sum(axis=1) >= rank - 1 + MORE]:
@@ -92,7 +97,7 @@ def _determined(
 ) -> Float[np.ndarray, " r"] | None:
     """The vector that is 0 at these units; None where there are several, or it is not near ``W s`` at the others."""
     _, values, ways = np.linalg.svd(rows[dark], full_matrices=False)
-    if values[-2] <= ONLY:
+    if values[-2] <= ONLY * values[0] or dark.all():
         return None
     entries, lit = rows[~dark] @ ways[-1], outgoing[~dark]
     off = entries - lit @ np.linalg.lstsq(lit, entries, rcond=None)[0]

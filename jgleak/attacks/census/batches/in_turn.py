@@ -1,9 +1,9 @@
 """Several graphs, of which every local step saw some: found in the order of the steps.
 
-The graphs of the first step are read at the weights that the client got (``first_graph``). They give the weights of the
-second step, and what they leave of the update is that of a client with the other graphs, which got those weights. So
-the order need not be known, and in one pass nothing is taken to first order in the rate. All graphs together are
-confirmed by training on them again; of some alone nothing is certified.
+The graphs of the first step are read at the weights that the client got (``first_graph``, ``first_pooled``). They give
+the weights of the second step, and what they leave of the update is that of a client with the other graphs, which got
+those weights. So the order need not be known, and in one pass nothing is taken to first order in the rate. All graphs
+together are confirmed by training on them again; of some alone nothing is certified.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
-from jgleak.attacks.census.batches.answers import beside, cut
+from jgleak.attacks.census.batches.answers import beside, beside_others, cut
 from jgleak.attacks.census.batches.first_graph import FoundGraph, first_graphs
 from jgleak.attacks.census.batches.first_pooled import first_pooled
 from jgleak.attacks.census.batches.joint import replayed
@@ -64,8 +64,8 @@ def in_turn_unsupported(observation: Observation) -> str | None:
     readout = observation.model.readout
     if readout.maps == 1:
         return (
-            "a readout without a hidden layer: its gradient has at most as many dimensions as the model has outputs, "
-            "too few to tell graphs of one step from those of others; use gradient matching (such as dlg)"
+            "a readout without a hidden layer: its gradient has no more dimensions than the model has outputs, and "
+            "graphs of all steps lie in the same; use gradient matching (such as dlg)"
         )
     if readout.additive == "pooled" and passes > 1:
         return (
@@ -122,12 +122,13 @@ def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single
 
 
 def _confirmed(answer: Reconstruction, far: float | None) -> Reconstruction:
-    """The answer with the distance of the whole client's update; without a certificate where nothing confirms it."""
+    """The answer with the distance of the whole client's update, which claims nothing about graphs outside its list;
+    without a certificate where nothing confirms it."""
     if answer.certificate is None or far is None:
         return dataclasses.replace(answer, gradient_distance=far, certificate=None)
     residual = max(far, answer.certificate.residual)
     made = dataclasses.replace(answer.certificate, size=len(answer.graphs), residual=residual)
-    return dataclasses.replace(answer, gradient_distance=far, certificate=made)
+    return beside_others(cut(dataclasses.replace(answer, gradient_distance=far, certificate=made)))
 
 
 def _found(
@@ -136,7 +137,7 @@ def _found(
     """The answers to the graphs of the remaining steps, as far as they are found."""
     if left.size == 1 and len(left.weights) == 1:
         for answer in beside(single(left.seen, clock)):
-            yield [FoundGraph.only(cut(answer))]
+            yield [FoundGraph.only(answer)]
         return
     # Without graphs of the first step there is nothing to do later, so that their search may take all of the time. The
     # price: behind graphs that are wrong the search for the next ones may take what is left.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -87,6 +88,18 @@ def test_a_vector_that_comes_twice_is_one_graphs(lab: Any, monkeypatch: pytest.M
     assert found is not None and off(found, rows).min(axis=1).max() < 1e-4
 
 
+def test_more_dimensions_than_graphs_are_not_searched(lab: Any) -> None:
+    """Rounding or another protocol: every choice of units would cost the cube of their number."""
+    seen, _ = returned(lab, graphs(lab), 1)
+    assert dark.pooled_rows(HeadGradient.of(dataclasses.replace(seen, batch_size=3)), FOREVER) is None
+
+
+def test_a_vector_without_a_lit_unit_is_no_graphs() -> None:
+    rows = np.zeros((12, 3))
+    rows[:, :2] = np.random.default_rng(0).normal(size=(12, 2))
+    assert dark._determined(rows, np.ones((12, 1)), np.ones(12, bool)) is None
+
+
 def test_a_graph_alone_needs_no_dark_unit(lab: Any) -> None:
     seen, rows = returned(lab, graphs(lab)[:1], 1, lit=2.0)
     found = dark.pooled_rows(HeadGradient.of(seen), FOREVER)
@@ -94,7 +107,7 @@ def test_a_graph_alone_needs_no_dark_unit(lab: Any) -> None:
 
 
 def test_nothing_is_found_where_no_unit_is_dark_or_no_time_is_left(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dark, "CHUNKS", 4)
+    monkeypatch.setattr(dark, "DRAWS", 4 * dark.DRAWN)
     for lit, limit, found in ((0.0, 1e6, True), (2.0, 1e6, False), (0.0, 0.0, False)):
         head = HeadGradient.of(returned(lab, graphs(lab)[:3], 1, lit=lit)[0])
         assert (dark.pooled_rows(head, Budget(time_limit=limit).start()) is not None) == found
@@ -112,7 +125,7 @@ def test_vectors_that_two_graphs_differ_by_are_told_from_graphs(
     vectors = lit * (outgoing @ rng.normal(size=(directions, rank)))
     rows, turned = np.linalg.qr(vectors)
     truth = turned / np.linalg.norm(turned, axis=0)
-    monkeypatch.setattr(dark, "CHUNKS", 4)
+    monkeypatch.setattr(dark, "DRAWS", 4 * dark.DRAWN)
     found = np.array(list(dark._vectors(rows, outgoing, FOREVER)))
     nearest = np.abs(found @ truth).max(axis=1)
     assert set(np.abs(found @ truth).argmax(axis=1)) == set(range(rank))

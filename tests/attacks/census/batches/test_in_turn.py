@@ -12,7 +12,9 @@ import pytest
 from scipy import linalg
 
 from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.census.batches.answers import OTHERS
 from jgleak.attacks.census.batches.first_kernel import Head
+from jgleak.attacks.census.batches.in_turn import _confirmed
 from jgleak.attacks.census.batches.joint import replayed
 from jgleak.attacks.census.batches.kernel_weights import kernel_weights
 from jgleak.attacks.census.batches.passes import Passes
@@ -24,6 +26,7 @@ from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.moves import Linked
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.search import levels_of
+from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.distance import MATCH
 from jgleak.audit.certified import verify, write
 from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, save
@@ -229,6 +232,17 @@ def test_graphs_come_back_behind_pooling(
     assert len(lists) == len(some) and all(any((g.canonical_form(), g.y) in own for own in lists) for g in some)
     assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-6
     assert found.certificate is not None and found.certificate.status == "at_least_k"
+    for own in (member.certificate for member in found.members):
+        assert own is not None and own.status == "at_least_k" and OTHERS in own.conditions
+
+
+@pytest.mark.parametrize("status", ["unique", "k_graphs", "at_least_k"])
+def test_of_graphs_outside_a_list_nothing_is_claimed(status: Any, lab: Any) -> None:
+    """Each is trained beside the first ones of the other lists alone, whatever the search for one of them claims."""
+    made = Certificate(status, 2, 6, True, 1e-8, ("a condition", OTHERS))
+    found = _confirmed(Reconstruction((graphs(lab)[0],), 1e-8, "match", certificate=made), 1e-7)
+    assert found.certificate == Certificate("at_least_k", 1, 6, True, 1e-7, ("a condition", OTHERS))
+    assert _confirmed(found, None).certificate is None
 
 
 @pytest.mark.parametrize(
