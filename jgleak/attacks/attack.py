@@ -211,6 +211,12 @@ class Attack:
                 f"{observation.steps} step(s), and attacks need one of each. What the update shows by itself holds "
                 "all the same"
             )
+        if observation.steps > 1 and observation.widened:
+            return (
+                "the client's one output is kept as two logits, (0, z), of which both would move in several local "
+                "steps, so that z moved twice as far as the client's; record it with loss='masked_bce', which reads "
+                "one output as one task (of one graph), or give the model two outputs and 'ce'"
+            )
         if observation.model.edge_classes and not self.edge_classes:
             return (
                 "the model tells edge classes (bond types) apart, and it looks for edges that are there or not; take "

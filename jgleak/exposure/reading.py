@@ -35,7 +35,10 @@ LEAST_RATE = 1e-3
 """Where one step would need a learning rate below this, its noise is not attributed to rounding."""
 
 
-WIDENED = "its one output z under bce is read as two, (0, z), under ce, which has the same loss and gradients"
+WIDENED = (
+    "its one output z under bce is read as two, (0, z), under ce, which has the same loss and gradients; of "
+    "several local steps attacks read it under masked_bce alone, as one task of one graph"
+)
 """The note on a module with one output."""
 
 

@@ -16,7 +16,7 @@ from safetensors.numpy import save as serialised
 from jgleak.features import FeatureSpace
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss, check_loss
-from jgleak.gnn import GNN, Params, version_1
+from jgleak.gnn import GNN, NodeMLP, Params, Pooled, version_1
 from jgleak.gnn.serial import model_from_json, model_to_json
 from jgleak.gnn.tree import at
 from jgleak.precision import computed_noise
@@ -148,6 +148,16 @@ class Observation:
     def adaptive(self) -> bool:
         """The client took steps of Adam: of gradients the update keeps zeros and signs, and no sums."""
         return self.local is not None and self.local.optimiser == "adam"
+
+    @property
+    def widened(self) -> bool:
+        """One output ``z`` under BCE is kept as the logits ``(0, z)`` under cross-entropy: the last map's first column
+        is 0. Gradients are the same, but in several steps of training both logits would move."""
+        readout = self.model.readout
+        if Loss.of(self.loss).name != "ce" or self.model.outputs != 2 or not isinstance(readout, NodeMLP | Pooled):
+            return False
+        last = [np.asarray(leaf) for leaf in readout.last(self.model.readout_of(self.params)).values()]
+        return not any(np.any(leaf[..., 0]) for leaf in last) and any(np.any(leaf[..., 1]) for leaf in last)
 
 
 def _check_depth(what: str, tree: Params, model: GNN) -> None:

@@ -87,7 +87,7 @@ def from_arrays(
         ``from_pyg``, with the parameters of ``state``.
       loss: a ``Loss``, or its text (``bce``, ``ce``, ``mse``, ``masked_bce``). ``bce`` on one output becomes ``ce`` on
         two: with logits ``(0, z)`` the softmax is the sigmoid, and every gradient but the last layer's first column is
-        the same.
+        the same. Attacks refuse it of several local steps, in which both would move.
       batch_size: number of graphs whose losses were averaged.
       reduction: how the losses were combined: ``mean``, or ``sum`` (the gradient is then divided by the batch size, and
         under ``bce`` and a masked loss by the number of outputs: a sum over the labels that are present is a mean over

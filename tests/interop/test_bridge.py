@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jgleak.attacks.registry import get_attack
 from jgleak.features import FeatureSpace, onehot
-from jgleak.federated import LocalTraining
+from jgleak.federated import Knowledge, LocalTraining
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation, flatten, load, save
 from jgleak.federated.statistics import moved
@@ -179,6 +180,22 @@ def test_tasks_are_taken_with_their_own_outputs(strangers: dict[str, Stranger]) 
     assert total.loss == "masked_bce+over:all"
     for path, leaf in flatten(total.update).items():
         np.testing.assert_allclose(3 * leaf, flatten(seen.update)[path], rtol=1e-6)
+
+
+@pytest.mark.parametrize("attack", ["census", "dlg"])
+def test_one_output_kept_as_two_is_not_followed_through_local_steps(
+    attack: str, strangers: dict[str, Stranger]
+) -> None:
+    """Both logits would move: the second step of the two-output model is at other weights than the client's."""
+    given = strangers["gcn"].given
+    steps = {**given, "client": Client(local=LocalTraining(0.01, 3))}
+    seen = from_arrays(**steps)
+    known = Knowledge(FeatureSpace((onehot("kind", tuple(range(seen.model.in_features))),)), n=4)
+    assert seen.widened and "kept as two logits" in str(get_attack(attack).refusal(seen, known))
+    once, task = from_arrays(**given), from_arrays(**{**steps, "loss": "masked_bce"})
+    assert once.widened and not task.widened
+    for one in (once, task):
+        assert "two logits" not in str(get_attack(attack).refusal(one, known))
 
 
 @pytest.mark.parametrize("name", LAYERS)
