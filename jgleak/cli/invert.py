@@ -93,9 +93,9 @@ def invert(
 ) -> None:
     """Attack saved observations: print the graph behind one file, or a line for each of several.
 
-    Exit status: 0 a graph with the observed gradient was found (of several files, for each); 3 none was, or only an
-    approximation; 2 the file or an option is wrong; 1 the attack broke down, or one of several files failed; 130
-    Ctrl-C, 143 SIGTERM.
+    Exit status: 0 a graph with the observed gradient, or some graphs of a batch, were found (of several files, for
+    each); 3 none was, or only an approximation; 2 the file or an option is wrong; 1 the attack broke down, or one of
+    several files failed; 130 Ctrl-C, 143 SIGTERM.
     """
     with mistakes():
         faults = [text for text, wrong in run_faults(seed, time_limit) if wrong]
