@@ -116,7 +116,7 @@ def test_a_batchs_sizes_are_given_with_commas_and_all_its_graphs_are_shown(tmp_p
     shown = jgleak(*run, "4,3")
     assert shown.exit_code == 3, shown.output
     assert "4 nodes, 0 edges" in shown.stdout and "3 nodes, 0 edges" in shown.stdout
-    assert "gradient distance unknown; the 2 graphs of the batch, in no order" in shown.stdout
+    assert "gradient distance unknown; the graphs of the batch (2), in no order" in shown.stdout
     refused = jgleak(*run, "5,4,3")
     assert refused.exit_code == 2 and "sizes of 3 graph(s) are given and 2 are behind the update" in refused.stderr
     assert refused.stdout.startswith("what the update shows by itself"), "facts come first, whatever happens then"

@@ -75,7 +75,7 @@ def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
     distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
     if found.members or len(one.shown) > 1:
-        count = f"{'some' if worth.kind == PART else 'the'} {len(found.graphs)} graphs of the batch, in no order"
+        count = f"{'some' if worth.kind == PART else 'the'} graphs of the batch ({len(found.graphs)}), in no order"
     stopped = "" if reason in LATE else f"; stopped: {found.stop}"  # the reason names the time limit already
     console.print(Text(f"gradient distance {distance}; {count}{stopped}"))
     for hint in worth.hints:

@@ -107,7 +107,7 @@ def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single
     answers = [_confirmed(answer, far if matched else None) for answer in answers]
     info: dict[str, Any] = {"graphs": size, "found": len(answers)}
     if len(answers) != size:
-        found = f"{len(answers)} of {size} graphs were found, which the others do not confirm"
+        found = f"{len(answers)} of {size} graphs found; without the others no training confirms what was found"
         info["reason"] = found if answers else "no graph of the first step was found"
     elif not matched:
         info["reason"] = "training on the graphs that were found does not return the update"
