@@ -117,7 +117,8 @@ def test_exact_reconstructions_look_like_the_truth(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "grid"), [(0, (1, 2)), (1, (1, 2)), (2, (1, 3)), (3, (2, 2)), (6, (3, 3)), (14, (3, 4))]
+    ("size", "grid"),
+    [(0, (1, 2)), (1, (1, 2)), (2, (1, 3)), (3, (2, 2)), (6, (3, 3)), pytest.param(14, (3, 4), marks=pytest.mark.slow)],
 )
 def test_all_members_of_a_small_set_are_drawn(figures: list[Figure], size: int, grid: tuple[int, int]) -> None:
     """One panel each beside the truth, best first; of larger sets the first eleven, and how many more."""

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from jgleak.attacks.blas import one_thread
 from jgleak.attacks.certificate import Certificate
+from jgleak.attacks.distance import unrepeatable
 from jgleak.attacks.side_information import size
 from jgleak.federated.fits import check_space
 from jgleak.federated.knowledge import Knowledge
@@ -211,12 +212,9 @@ class Attack:
                 f"{observation.steps} step(s), and attacks need one of each. What the update shows by itself holds "
                 "all the same"
             )
-        if observation.steps > 1 and observation.widened:
-            return (
-                "the client's one output is kept as two logits, (0, z), of which both would move in several local "
-                "steps, so that z moved twice as far as the client's; record it with loss='masked_bce', which reads "
-                "one output as one task (of one graph), or give the model two outputs and 'ce'"
-            )
+        unlike = unrepeatable(observation)
+        if unlike is not None:
+            return unlike
         if observation.model.edge_classes and not self.edge_classes:
             return (
                 "the model tells edge classes (bond types) apart, and it looks for edges that are there or not; take "

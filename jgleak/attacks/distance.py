@@ -106,6 +106,17 @@ class Fit:
         return 2.0 * self.excess(distances) <= deviations(len(distances)) ** 2
 
 
+def unrepeatable(observation: Observation) -> str | None:
+    """Why the client's local steps cannot be made again with a graph, or None."""
+    if observation.steps == 1 or not observation.widened:
+        return None
+    return (
+        "the client's one output is kept as two logits, (0, z), of which both would move in several local steps, so "
+        "that z moved twice as far as the client's; record it with loss='masked_bce', which reads one output as one "
+        "task (of one graph), or give the model two outputs and 'ce'"
+    )
+
+
 def gradient_distances(
     observation: Observation, space: FeatureSpace, graphs: Sequence[Graph]
 ) -> list[tuple[float, Label]]:

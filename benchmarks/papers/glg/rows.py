@@ -109,8 +109,7 @@ GRAPH_C: Numbers = {
 
 
 LBFGS = {"node-2b": "node-2-lbfgs", "graph-b": "graph-lbfgs"}
-"""L-BFGS, which the paper names and does not use, is tried on one attacker of each kind: GCN, where ours was furthest
-from the paper's node features."""
+"""L-BFGS, which the paper names and does not use, is tried where a GCN's adjacency is known, on Facebook and GitHub."""
 
 
 def _rows(

@@ -39,7 +39,7 @@ class Fact:
       value: what is known, in JSON's own types.
       exact_under: those of ``PROTOCOLS`` under which it is proved.
       line: the same in plain English.
-      condition: what else must be true, where the update gives reason to doubt it; None: nothing.
+      condition: what else must be true; None: nothing.
     """
 
     name: str
@@ -50,7 +50,8 @@ class Fact:
 
     def provided(self, condition: str) -> Fact:
         """The fact under a condition, which the line says first."""
-        return dataclasses.replace(self, condition=condition, line=f"if {condition}, {self.line}")
+        every = condition if self.condition is None else f"{condition} and {self.condition}"
+        return dataclasses.replace(self, condition=every, line=f"if {condition}, {self.line}")
 
     def to_json(self) -> dict[str, Any]:
         """``value`` and ``exact_under``; ``condition`` where there is one."""

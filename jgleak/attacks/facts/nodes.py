@@ -45,8 +45,8 @@ def nodes(evidence: Evidence) -> Fact:
     divisor = _divisor(share_of_nodes(evidence, readout), observation.model.layers[-1].features)
     if divisor == 1:
         raise Silent("every unit of the last convolution is on at all nodes or at none, which counts nothing")
-    said = f"the number of nodes, if at most {MOST:,}, is a multiple of {divisor}"
-    return Fact("nodes", {"multiple_of": divisor}, (ONE, CLIPPING), said)
+    told = Fact("nodes", {"multiple_of": divisor}, (ONE, CLIPPING), f"the number of nodes is a multiple of {divisor}")
+    return told.provided(f"there are at most {counted(MOST, 'node')}")
 
 
 def _quotient(evidence: Evidence, readout: Pooled) -> int:

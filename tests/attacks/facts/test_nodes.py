@@ -55,6 +55,13 @@ def counted(
     return evidence(PLAIN, built=model, sent=sent, back=back | fields.pop("back", {}), **fields)
 
 
+def test_conditions_add_up() -> None:
+    """Shares of more nodes lie closer together than rounding tells apart; another doubt is beside that one."""
+    found = nodes(counted((7, 0, 3, 1) * 3, 7))
+    assert found.condition == "there are at most 1,000 nodes" and found.line.startswith(f"if {found.condition}, ")
+    assert found.provided("it is so").to_json()["condition"] == "it is so and there are at most 1,000 nodes"
+
+
 def told(on: Sequence[float], n: float, **fields: Any) -> Any:
     try:
         return nodes(counted(on, n, **fields)).value

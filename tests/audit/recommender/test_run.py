@@ -21,6 +21,7 @@ QUICK = RecommenderSpecification(network="gcn", neighbours=0, epochs=2, users=4,
 FEDGNN = dataclasses.replace(QUICK, defense="clip-inf:0.1+laplace:0.28284271247", pseudo=20)
 
 
+@pytest.mark.slow
 def test_open_training_is_at_least_as_good_as_offsets_with_neighbours_from_three_parties() -> None:
     specification = dataclasses.replace(QUICK, epochs=6, neighbours=3, expansion="encrypted")
     *epochs, learnt = learn(specification, prepare(specification))

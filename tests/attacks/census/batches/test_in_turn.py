@@ -216,7 +216,13 @@ def returned_pooled(lab: Any, some: list[Graph], fields: dict[str, Any], **train
 @pytest.mark.parametrize(
     ("labels", "fields", "training"),
     [
-        pytest.param((1, 0), {}, {"loader": 2, "steps": 2}, id="two of three a step, equal but for the label"),
+        pytest.param(
+            (1, 0),
+            {},
+            {"loader": 2, "steps": 2},
+            id="two of three a step, equal but for the label",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             (1,), {"pooling": "sum"}, {"rate": 0.005, "momentum": 0.9, "weight_decay": 1e-2}, id="momentum, sum"
         ),
