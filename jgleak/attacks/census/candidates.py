@@ -252,6 +252,10 @@ class CensusCandidates:
             lacking, arithmetic = attempt.completed, self.problem.arithmetic
             yield from arithmetic.weaker(hops, lacking, lambda: self._completed(lacking, nodes, hops, []))
 
+    def checks_of(self, names: Sequence[str], hop: int) -> Chosen:
+        """The checks of one hop by their names, as far as the model offers them."""
+        return self._checks([site for site in leak_points(self.problem.seen, hop) if site.name in names], hop)
+
     def _checks(self, sites: Sequence[LeakPoint], hop: int, place: int = 0) -> Chosen:
         """The checks of one hop that carry information; ``place`` chooses the gap that decides each span's rank."""
         knowledge, tolerances = self.problem.knowledge, self.problem.tolerances.span

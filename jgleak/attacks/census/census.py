@@ -38,6 +38,7 @@ from jgleak.attacks.census.batches.in_steps import in_steps
 from jgleak.attacks.census.batches.in_turn import in_turn
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.certify import certify
+from jgleak.attacks.census.distinct import distinct
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.local_path import every_step_whole
 from jgleak.attacks.census.number_of_nodes import number_of_nodes
@@ -90,6 +91,11 @@ def run(
             return in_turn(problem, clock, budget, single)
         counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
         candidates = CensusCandidates(problem, counting, budget)
+        if knowledge.distinct_nodes:
+            conditions, found = distinct(problem, candidates, counting.part(0.5), budget)
+            if found.graphs:
+                answer = Answer(conditions, found, max(problem.most_nodes, *(one.graph.n for one in found.graphs)))
+                return _certified(problem, answer, info, whole, late=counting.left <= 0)
         # after several local steps graphs cannot be enumerated in batches: their gradients are compared one by one
         starts = () if problem.several else candidates.enumerable
         small, unsolved = any(may_be_small(problem, start.nodes) for start in starts), list[Attempted]()

@@ -23,6 +23,10 @@ ROOM = 3.0
 """The gradient at the outputs comes from the update with its rounding, so this multiple of the largest distance
 passes."""
 
+FLIPPED, NEAREST = 0.1, 4
+"""A unit whose input is zero up to rounding may be on in one computation of a gradient and off in another, which moves
+it by some percent: the nearest few graphs within this distance are compared as well."""
+
 
 def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int) -> list[ExplainingGraph]:
     """Those of ``graphs`` whose gradient is the observed one, with their labels.
@@ -40,7 +44,10 @@ def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int) -> list
     slopes = None if _hidden(problem) else seen.model.output_bias(seen.update)
     if slopes is not None and np.any(slopes):
         far = _distances(problem, graphs, slopes, slots)
-        kept = [graphs[i] for i in np.flatnonzero(~(far > ROOM * problem.fit.most)).tolist()]  # what is no number stays
+        order = np.argsort(far)
+        near = ~(far[order] > ROOM * problem.fit.most)  # what is no number stays
+        near[:NEAREST] |= far[order][:NEAREST] < FLIPPED
+        kept = [graphs[i] for i in np.sort(order[near]).tolist()]
     found = []
     for graph in kept:
         distance, label = gradient_distances(seen, space, [graph])[0]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
+from jgleak.attacks.census import screen
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import census
 from jgleak.attacks.census.enumerate import Stars, _batches, _Looked, _order, _stars, enumerated, may_be_small
@@ -201,6 +202,19 @@ def test_the_screen_passes_what_labels_tried_one_by_one_do(problem: CensusProble
         graph.canonical_form() for graph, one in zip(graphs, expected, strict=True) if one[0] <= problem.fit.most
     ]
     assert [one.graph.y for one in found] == [1]
+
+
+def test_the_nearest_few_are_compared_where_a_unit_may_have_flipped(
+    problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The screen's own gradient of the true graph is off by some percent, as where a unit's input rounds to zero."""
+    true, other = equal_nodes(nx.star_graph(5)), equal_nodes(nx.path_graph(6))
+    for far, passes in ((0.05, True), (0.2, False), (np.nan, True)):
+        monkeypatch.setattr(screen, "_distances", lambda *_, far=far: np.array([0.3, far]))
+        assert [one.form for one in passing(problem, [other, true], 6)] == [true.canonical_form()] * passes
+    monkeypatch.setattr(screen, "_distances", lambda *_: np.array([0.01, 0.02, 0.03, 0.04, 0.05]))
+    assert not passing(problem, [other, other, other, other, true], 6), "no more than four"
+    assert [one.graph.isomorphic(true) for one in passing(problem, [other, true, other, other, true], 6)] == [True]
 
 
 def test_a_star_with_more_neighbours_than_blocks_are_tried_with(star: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

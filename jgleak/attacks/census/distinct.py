@@ -1,0 +1,106 @@
+"""Graphs whose nodes all differ: neighbourhoods are settled node by node, and nothing has to be counted.
+
+This is GRAIN's uniqueness heuristic (``span/distinct.py``) with an end: every graph that the settled neighbourhoods
+leave possible is compared with the update, and the conditions under which there is no other are stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
+from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.checks import Chosen
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.row_rank import spanning
+from jgleak.attacks.census.screen import TOGETHER, passing
+from jgleak.attacks.span.distinct import Board, completions, graph_of, settle
+from jgleak.attacks.span.hops import Nodes
+from jgleak.graph import Graph
+from jgleak.plural import counted
+
+CHECKS, WEAKER = ("node", "hidden", "readout"), ("aggregate",)
+"""The checks of a node's neighbourhood, and those of nodes around which none passes: a singular adjacency can hide
+their own rows, while mixed ones stay inside the span."""
+
+DEPENDENT = 1e-9
+"""Singular values and entries of their vectors below this are zero: rows are encoded codes, exact to rounding."""
+
+DIFFER = "no two nodes have the same features"
+"""The condition of this search, which is known."""
+
+
+def distinct(
+    problem: CensusProblem, candidates: CensusCandidates, clock: Clock, budget: Budget
+) -> tuple[tuple[str, ...], AnonymitySet]:
+    """Every graph of nodes that all differ and that has the observed gradient, with the conditions of that.
+
+    Neighbourhoods are settled outwards from nodes that certainly occur, so all settled ones are those of every such
+    graph. What stays open is joined in every way. Exhausted where all feature vectors that passed were reached, or
+    where nothing stays open: the graph is connected, so the others do not occur.
+    """
+    start, limits = candidates.start, problem.limits
+    strong, weak = (candidates.checks_of(names, 1) for names in (CHECKS, WEAKER))
+    occurring = _occurring(problem, start.nodes)
+    if not (strong and occurring) or start.nodes.classes > 1 or problem.knowledge.space.degree is None:
+        return (), AnonymitySet(exhausted=False)
+    board = Board(start.nodes, occurring=occurring)
+    search = problem, clock.part(0.5), budget
+    _settle(board, strong, *search)
+    unsettled = {v for v in board.open if board.real(v)}
+    board.absent = frozenset(board.open) - unsettled
+    hidden = _hidden(board)
+    if hidden:
+        _settle(board, weak, *search)
+    conditions = *_conditions(strong, hidden), *_conditions(weak * bool(hidden), _hidden(board))
+    graphs, whole, compared = list[ExplainingGraph](), True, 0
+    joined = (graph_of(board, edges) for edges in completions(board, clock))
+    for some in _together(graph for graph in joined if _possible(problem, graph)):
+        compared += len(some)
+        graphs += passing(problem, some, max(graph.n for graph in some))
+        if len(graphs) > limits.listed or clock.left <= 0:
+            whole = False
+            break
+    whole &= start.complete and not (unsettled and board.absent)
+    found = AnonymitySet(tuple(graphs[: limits.listed]), whole, partials=compared)
+    return (DIFFER, *start.conditions, *conditions), found.likely(problem.fit)
+
+
+def _occurring(problem: CensusProblem, nodes: Nodes) -> frozenset[int]:
+    """Nodes without whose rows those of the others do not span what the input's gradient spans."""
+    if nodes.certain:
+        return frozenset(range(nodes.degrees.size))
+    if not spanning(problem, nodes):
+        return frozenset()
+    left, values, _ = np.linalg.svd(nodes.rows.astype(np.float64))
+    dependent = left[:, int(np.sum(values > values.max(initial=0.0) * DEPENDENT)) :]
+    return frozenset(np.flatnonzero(np.linalg.norm(dependent, axis=1) < DEPENDENT).tolist())
+
+
+def _settle(board: Board, chosen: Chosen, problem: CensusProblem, clock: Clock, budget: Budget) -> None:
+    checks = [named.check for named in chosen]
+    settle(board, problem.observation, checks, problem.limits.span, clock, budget)
+
+
+def _hidden(board: Board) -> int:
+    """How many nodes occur around which no neighbourhood passes."""
+    return sum(board.tried.get(v) == () for v in board.open)
+
+
+def _conditions(chosen: Chosen, hidden: int) -> Iterator[str]:
+    """What checks assume, where around ``hidden`` nodes that occur none passes."""
+    but = f", except around {counted(hidden, 'node')}, where none passes" if hidden else ""
+    yield from (f"{named.condition}{but}" for named in chosen)
+
+
+def _possible(problem: CensusProblem, graph: Graph) -> bool:
+    return graph.connected and problem.knowledge.n in (None, graph.n)
+
+
+def _together(graphs: Iterator[Graph]) -> Iterator[list[Graph]]:
+    while some := list(islice(graphs, TOGETHER)):
+        yield some

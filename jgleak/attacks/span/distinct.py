@@ -1,0 +1,179 @@
+"""Nodes that all differ: settled neighbourhoods, and what they leave open (GRAIN, section 5.4, extended).
+
+Where no two nodes share a feature vector, a feature vector *is* a node, and a passing 1-hop block *is* that node's
+neighbourhood. So there is nothing to glue: neighbourhoods are settled one by one, the one with the fewest candidates
+first, and every settled one decides for each other node whether the two are neighbours. A hub with thirty leaves has
+too many candidates to enumerate, but is known once its leaves are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.combinations import Slot, total
+from jgleak.attacks.span.filter import BlockFilter
+from jgleak.attacks.span.hops import Nodes, encoded
+from jgleak.attacks.span.settings import SpanLimits
+from jgleak.federated.observation import Observation
+from jgleak.graph import Graph
+
+
+@dataclasses.dataclass
+class Board:
+    """What is known so far.
+
+    Attributes:
+      nodes: those that may occur, no two with the same features.
+      settled: neighbours of the nodes that have one candidate neighbourhood.
+      tried: the candidate neighbourhoods of nodes around which all were checked.
+      occurring: nodes that certainly occur. The others are settled once a settled node has them as a neighbour, so
+        that no neighbourhood rests on a node that may not occur. None: any node is settled (GRAIN).
+      absent: nodes that are taken not to occur.
+    """
+
+    nodes: Nodes
+    settled: dict[int, frozenset[int]] = dataclasses.field(default_factory=dict)
+    tried: dict[int, tuple[frozenset[int], ...]] = dataclasses.field(default_factory=dict)
+    occurring: frozenset[int] | None = None
+    absent: frozenset[int] = frozenset()
+
+    @property
+    def open(self) -> list[int]:
+        """Nodes whose neighbourhoods are not settled."""
+        return [v for v in range(self.nodes.degrees.size) if v not in self.settled and v not in self.absent]
+
+    def certain(self, v: int) -> frozenset[int]:
+        """Settled nodes that have ``v`` as a neighbour."""
+        return frozenset(u for u, around in self.settled.items() if v in around)
+
+    def slots(self, v: int) -> list[Slot] | None:
+        """The neighbours that ``v`` may have; None where the settled nodes contradict its degree."""
+        certain = self.certain(v)
+        missing = int(self.nodes.degrees[v]) - len(certain)
+        options = [u for u in self.open if u != v and self.nodes.degrees[u] > len(self.certain(u))]
+        if missing < 0 or missing > len(options):
+            return None
+        known = [Slot(np.array([u]), 1) for u in sorted(certain)]
+        return known + ([Slot(np.array(options), missing)] if missing else [])
+
+    def real(self, v: int) -> bool:
+        """True when ``v`` surely or probably occurs, and did not pass the node filter by accident."""
+        return self.nodes.certain or bool(self.certain(v) or self.tried.get(v)) or v in (self.occurring or ())
+
+    def reached(self, v: int) -> bool:
+        """True when ``v`` may be settled."""
+        return self.occurring is None or v in self.occurring or bool(self.certain(v))
+
+    def agrees(self, v: int, around: frozenset[int]) -> bool:
+        """True when no settled node contradicts this neighbourhood."""
+        return self.certain(v) <= around and all(u not in self.settled or v in self.settled[u] for u in around)
+
+
+def settle(
+    board: Board,
+    observation: Observation,
+    checks: Sequence[SpanCheck],
+    limits: SpanLimits,
+    clock: Clock,
+    budget: Budget,
+) -> int:
+    """Settle nodes with only one candidate neighbourhood until nothing changes; returns how many candidates were
+    checked. Nodes that have candidates already are not checked again."""
+    nodes = board.nodes
+    if not checks:
+        return 0
+    first = observation.model.layer_at(observation.params, 0)
+    rows = encoded(observation.model, observation.params, nodes)
+    search = BlockFilter(*first, rows, nodes.degrees, checks, distinct=True)
+    checked = 0
+    waiting = {v for v in board.open if not board.tried.get(v)}
+    while clock.left > 0:
+        plans = {v: board.slots(v) for v in waiting if board.reached(v)}
+        if not plans:
+            break
+        v = min(plans, key=lambda v: (total(plans[v] or [], distinct=True), v))
+        waiting.remove(v)
+        slots = plans[v]
+        if slots is None:
+            continue
+        found = search.blocks([(v, slots)], clock=clock, budget=budget, limits=limits)
+        checked += found.checked
+        if not found.complete:
+            continue
+        board.tried[v] = tuple(frozenset(row) for row in found.neighbours)
+        if len(board.tried[v]) == 1:
+            board.settled[v] = board.tried[v][0]
+            _narrow(board)
+    return checked
+
+
+def _narrow(board: Board) -> None:
+    """Settle nodes with several candidates where the settled nodes exclude all but one."""
+    changed = True
+    while changed:
+        changed = False
+        for v, options in board.tried.items():
+            if v in board.settled or not options:
+                continue
+            left = tuple(around for around in options if board.agrees(v, around))
+            if len(left) == 1:
+                board.settled[v] = left[0]
+                changed = True
+            board.tried[v] = left
+
+
+Edges = frozenset[tuple[int, int]]
+
+
+def completions(board: Board, clock: Clock) -> Iterator[Edges]:
+    """Edge sets that respect every settled node, every degree and the candidates of nodes that have any; the settled
+    edges alone if there are none."""
+    edges = frozenset((min(u, v), max(u, v)) for u, around in board.settled.items() for v in around)
+    missing = {v: int(board.nodes.degrees[v]) - len(board.certain(v)) for v in board.open}
+    real = {v: left for v, left in missing.items() if left > 0 and board.real(v)}
+    found = False
+    for whole in _fill(board, sorted(real), real, edges, clock):
+        found = True
+        yield whole
+    if not found:
+        yield edges
+
+
+def _fill(board: Board, order: list[int], missing: dict[int, int], edges: Edges, clock: Clock) -> Iterator[Edges]:
+    """Simple graphs on the open nodes with the given remaining degrees, each once, as long as there is time."""
+    if clock.left <= 0:
+        return
+    short = [v for v in order if missing[v] > 0]
+    if not short:
+        yield edges
+        return
+    first, *others = short
+    for around in combinations(others, missing[first]):  # all of its neighbours: so no graph comes in two orders
+        if clock.left <= 0:
+            return
+        left = missing | {first: 0} | {other: missing[other] - 1 for other in around}
+        joined = edges.union((first, other) for other in around)
+        if all(_allowed(board, v, joined) for v in (first, *around) if not left[v]):
+            yield from _fill(board, order, left, joined, clock)
+
+
+def _allowed(board: Board, v: int, edges: Collection[tuple[int, int]]) -> bool:
+    """Whether the neighbours of a node, all of which are known, are one of its candidates, if it has any."""
+    options = board.tried.get(v)
+    return not options or frozenset(u + w - v for u, w in edges if v in (u, w)) in options
+
+
+def graph_of(board: Board, edges: Collection[tuple[int, int]]) -> Graph:
+    """The nodes that occur, renumbered, with these edges."""
+    linked = {v for edge in edges for v in edge}
+    everyone = range(board.nodes.degrees.size)
+    used = [v for v in everyone if v in linked or board.real(v)] or list(everyone)
+    place = {v: i for i, v in enumerate(used)}
+    pairs = np.array([(place[u], place[v]) for u, v in sorted(edges)], np.int64).reshape(-1, 2)
+    return Graph(board.nodes.codes[np.array(used)], pairs)

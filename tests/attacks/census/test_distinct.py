@@ -1,0 +1,164 @@
+"""Graphs whose nodes all differ, against every such graph of five nodes and its whole gradient."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, combinations
+from typing import Any, cast
+
+import jax
+import networkx as nx
+import numpy as np
+import pytest
+from models import flat
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census import distinct as module
+from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
+from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.span.distinct import Board
+from jgleak.attacks.span.hops import Nodes
+from jgleak.federated import Knowledge
+from jgleak.graph import Graph
+
+from .brute import Population
+from .test_anonymity import COLUMNS, forms, seen, typed, weights
+
+FOREVER = Budget(time_limit=1e6)
+
+
+def distinct_graphs(n: int) -> Iterator[Graph]:
+    """Every connected graph of ``n`` nodes of ``n`` kinds with up to three neighbours each."""
+    pairs = list(combinations(range(n), 2))
+    for edges in chain.from_iterable(combinations(pairs, number) for number in range(n - 1, len(pairs) + 1)):
+        degrees = np.bincount(np.array(edges).ravel(), minlength=n)
+        if degrees.min() and degrees.max() <= 3 and nx.is_connected(nx.Graph(edges)):
+            yield Graph(np.c_[np.arange(n), degrees].astype(np.int32), np.array(edges), 1)
+
+
+def disagreements(n: int, graphs: int, truths: int) -> list[str]:
+    """Truths whose certificate lists other graphs than brute force, of which up to half share a gradient."""
+    space, model = typed(n), flat(in_features=COLUMNS, hidden=64, readout_widths=(300, 64))
+    params = weights(model, 0)
+    population = Population(model, params, space, list(distinct_graphs(n)))
+    assert len(population.graphs) == graphs
+    alike, order = population.shared(1), np.random.default_rng(0).permutation(graphs).tolist()
+    out, known = [], Knowledge(space, distinct_nodes=True)
+    for place in list(dict.fromkeys([*alike[: truths // 2], *order]))[:truths]:
+        truth = population.graphs[place]
+        wanted = forms(population.graphs[i] for i in population.explaining(place, 1).places)
+        found = CENSUS(seen(model, params, space, truth), known, key=jax.random.key(0), budget=FOREVER)
+        status = found.certificate and found.certificate.status
+        if forms(found.graphs) != wanted or status not in ("unique" if len(wanted) == 1 else "k_graphs", "at_least_k"):
+            out.append(f"{truth.edges.tolist()}: {status}, {len(found.graphs)} of {len(wanted)}")
+    return out
+
+
+def test_the_set_is_that_of_brute_force() -> None:
+    """There are 38 connected graphs of four numbered nodes (OEIS A001187)."""
+    assert not disagreements(4, 38, 12)
+
+
+@pytest.mark.slow
+def test_the_set_is_that_of_brute_force_everywhere() -> None:
+    """Of the 728 connected graphs of five numbered nodes, so many have no node of four neighbours."""
+    assert not disagreements(5, 472, 472)
+
+
+CHECKED = "no true 1-hop block fails"
+
+
+@pytest.fixture
+def searched(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[tuple[str, ...], AnonymitySet]]:
+    """The search where ``settled`` stands for the checks, one call after another, and ``far`` for the gradients."""
+    truth = lab.path([0, 1, 2, 3])
+    seen_of_it = lab.observe(lab.model(), truth)
+
+    def one(*settled: Callable[[Board], None], certain: bool = True, n: int | None = None, far: float = 0.0) -> Any:
+        problem = CensusProblem.of(seen_of_it, Knowledge(lab.space, n=n, distinct_nodes=True))
+        clock = FOREVER.start()
+        candidates = CensusCandidates(problem, clock, FOREVER)
+        codes = truth.x.astype(int)
+        nodes = Nodes(codes, codes.astype(float), truth.degree, certain=certain)
+        candidates.start = dataclasses.replace(candidates.start, nodes=nodes)
+        steps = iter(settled)
+        monkeypatch.setattr(module, "settle", lambda board, *_: next(steps)(board))
+        monkeypatch.setattr(module, "_occurring", lambda *_: frozenset(range(4) if certain else [0]))
+
+        def passing(_: Any, graphs: Sequence[Graph], slots: int) -> list[ExplainingGraph]:
+            assert slots == max(graph.n for graph in graphs)
+            return [ExplainingGraph(graph, far, graph.canonical_form()) for graph in graphs]
+
+        monkeypatch.setattr(module, "passing", passing)
+        return module.distinct(problem, candidates, clock, FOREVER)
+
+    return one
+
+
+PATH = {0: {1}, 1: {0, 2}, 2: {1, 3}, 3: {2}}
+
+
+def settles(*nodes: int, around: dict[int, set[int]] = PATH, empty: Sequence[int] = ()) -> Callable[[Board], None]:
+    """A step that settles some nodes, and finds nothing around others."""
+
+    def step(board: Board) -> None:
+        board.settled.update({v: frozenset(around[v]) for v in nodes})
+        board.tried.update({v: (frozenset(around[v]),) for v in nodes} | dict.fromkeys(empty, ()))
+
+    return step
+
+
+def test_settled_nodes_are_the_only_graph(searched: Any, lab: Any) -> None:
+    conditions, found = searched(settles(0, 1, 2, 3))
+    assert [one.graph.isomorphic(lab.path([0, 1, 2, 3])) for one in found.graphs] == [True] and found.exhausted
+    assert conditions[0] == "no two nodes have the same features" and not any("except" in text for text in conditions)
+    assert sum(text.startswith(CHECKED) for text in conditions) == 1 and not any("aggregate" in t for t in conditions)
+
+
+def test_nodes_around_which_nothing_passes_are_checked_again_by_mixed_rows(searched: Any) -> None:
+    conditions, found = searched(settles(1, 2, empty=(0, 3)), settles(0, 3))
+    node, mixed = (text for text in conditions if text.startswith(CHECKED))
+    assert "node check" in node and node.endswith(", except around 2 nodes, where none passes")
+    assert "aggregate check" in mixed and "except" not in mixed and found.exhausted and len(found.graphs) == 1
+    conditions, found = searched(settles(1, 2, empty=(0, 3)), settles(0, empty=(3,)))
+    assert conditions[-1].endswith(", except around 1 node, where none passes") and found.exhausted
+
+
+def test_what_stays_open_is_joined_in_every_way(searched: Any) -> None:
+    """Ends of one neighbour and middles of two: with the first end's neighbour known, the middles may change places."""
+    _, found = searched(settles(), certain=True)
+    assert found.exhausted and len(found.graphs) == 2, (
+        "the two paths with these ends; an end joined to the other is none"
+    )
+    assert found.partials == 2, "graphs that are not connected are not compared"
+
+
+def test_vectors_that_no_settled_node_has_as_a_neighbour_are_left_out(searched: Any) -> None:
+    """Node 3 need not occur, and the others are a triangle: with nothing open no connected graph has more nodes."""
+    ring = {0: {1, 2}, 1: {0, 2}, 2: {0, 1}}
+    _, found = searched(settles(0, 1, 2, around=ring), certain=False)
+    assert [one.graph.n for one in found.graphs] == [3] and found.exhausted
+
+
+def test_what_is_open_beside_vectors_that_need_not_occur_leaves_the_set_open(searched: Any) -> None:
+    _, found = searched(settles(0, 1), certain=False)
+    assert [one.graph.n for one in found.graphs] == [3] and not found.exhausted, "2 may have 3 as a neighbour"
+    _, found = searched(settles(0, 1, empty=(2,)), settles(2, around={2: {1}}), certain=False)
+    assert [one.graph.n for one in found.graphs] == [3] and not found.exhausted, "checked again without 3"
+
+
+def test_nodes_occur_where_the_other_rows_do_not_span_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the rows a, b, a + b each may be missing; c may not."""
+    rows = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [1.0, 1.0, 0.0]])
+    nodes = Nodes(rows.astype(int), rows, np.ones(4, int))
+    for spans, certain, occurring in ((True, False, {2}), (False, False, set()), (False, True, {0, 1, 2, 3})):
+        monkeypatch.setattr(module, "spanning", lambda *_, spans=spans: spans)
+        occurs = cast(Any, module._occurring).__wrapped__
+        assert occurs(None, dataclasses.replace(nodes, certain=certain)) == occurring
+
+
+def test_a_known_number_of_nodes_is_kept(searched: Any) -> None:
+    assert searched(settles(0, 1, 2, 3), n=4)[1].graphs and not searched(settles(0, 1, 2, 3), n=5)[1].graphs
