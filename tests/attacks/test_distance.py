@@ -11,7 +11,19 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Reconstruction
-from jgleak.attacks.distance import MATCH, Fit, _alike, _share, gradient_distances, labelled_distance, unrepeatable
+from jgleak.attacks.distance import (
+    FLIPPED,
+    JITTER,
+    MATCH,
+    Fit,
+    _alike,
+    _distance,
+    _jittered,
+    _share,
+    gradient_distances,
+    labelled_distance,
+    unrepeatable,
+)
 from jgleak.attacks.noise import deviations, largest
 from jgleak.audit.certified import verify, write
 from jgleak.defenses import parse
@@ -261,3 +273,39 @@ def test_a_graph_with_its_label_is_compared_with_that_one(lab: Any) -> None:
     for wrong in (None, 2, -1, 0.5, np.array([0, 1, 0, 1])):
         with pytest.raises(ValueError, match="y: "):
             labelled_distance(observation, lab.space, dataclasses.replace(truth, y=wrong))
+
+
+def test_a_unit_that_rounding_turns_is_no_other_graph(lab: Any) -> None:
+    """A unit's input is above zero in our computation and below in the client's, by 1e-7: the gradient is off by
+    percents, and yet that of this graph."""
+    model, truth = lab.model(hidden=16), lab.random(6, 1)
+    params = jax.tree.map(np.array, lab.params(model))
+
+    def seen(bias: float) -> Observation:
+        at_bias = jax.tree.map(np.array, params)
+        at_bias["readout"]["mlp"]["linears_0"]["bias"][0] = bias
+        return fedsgd(model, at_bias, [truth], lab.space, loss="bce")
+
+    def slope(bias: float) -> float:
+        return float(seen(bias).update["readout"]["mlp"]["linears_0"]["bias"][0])
+
+    on, off = 3.0, -3.0  # the unit is on at all nodes, and at none
+    while on - off > 2e-7:
+        middle = (on + off) / 2
+        on, off = (on, middle) if abs(slope(middle) - slope(off)) < abs(slope(middle) - slope(on)) else (middle, off)
+    client = dataclasses.replace(seen(on), params=seen(off).params)
+    assert _distance(client, lab.space, truth)[0] > 100 * MATCH
+    assert gradient_distances(client, lab.space, [truth])[0] == (pytest.approx(0.0, abs=MATCH), truth.y)
+    assert labelled_distance(client, lab.space, truth) <= MATCH
+    assert labelled_distance(client, lab.space, dataclasses.replace(truth, y=1 - truth.y)) > FLIPPED
+    other = lab.random(6, 2)
+    assert gradient_distances(client, lab.space, [other])[0] == _distance(client, lab.space, other)
+
+
+def test_weights_are_moved_by_rounding(lab: Any) -> None:
+    params = {"kernel": np.full((200, 300), 2.0, np.float32), "bias": np.zeros(3, np.float32)}
+    moved = _jittered(params, 0)
+    off = moved["kernel"] / 2.0 - 1.0
+    assert np.std(off) == pytest.approx(JITTER, rel=0.1) and abs(np.mean(off)) < 1e-7
+    assert moved["kernel"].dtype == np.float32 and not moved["bias"].any()
+    assert np.any(_jittered(params, 1)["kernel"] != moved["kernel"])

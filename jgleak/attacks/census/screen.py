@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from jgleak.attacks.census.assemble import ExplainingGraph
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.distance import FLIPPED, gradient_distances
 from jgleak.gnn import GNN, Params
 from jgleak.graph import DenseGraph, Graph, GraphBatch
 
@@ -23,9 +23,9 @@ ROOM = 3.0
 """The gradient at the outputs comes from the update with its rounding, so this multiple of the largest distance
 passes."""
 
-FLIPPED, NEAREST = 0.1, 4
-"""A unit whose input is zero up to rounding may be on in one computation of a gradient and off in another, which moves
-it by some percent: the nearest few graphs within this distance are compared as well."""
+NEAREST = 4
+"""So many of the nearest graphs are compared as well if they are within ``FLIPPED``, where rounding may have turned a
+unit."""
 
 
 def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int) -> list[ExplainingGraph]:

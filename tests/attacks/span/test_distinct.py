@@ -147,7 +147,8 @@ class Spans:
     def __init__(self, known: Board, passing: dict[int, set[frozenset[int]]], cut: int | None = None) -> None:
         self.known, self.passing, self.cut, self.asked = known, passing, cut, dict[int, int]()
 
-    def blocks(self, requests: list[tuple[int, list[Slot]]], **_: Any) -> FoundBlocks:
+    def blocks(self, requests: list[tuple[int, list[Slot]]], **bounds: Any) -> FoundBlocks:
+        assert bounds["limits"] is LIMITS and bounds["budget"] == Budget() and bounds["clock"].left > 0
         ((v, slots),) = requests
         ways = product(*(combinations(slot.options.tolist(), slot.count) for slot in slots))
         candidates = [frozenset(u for part in way for u in part) for way in ways]
@@ -165,14 +166,16 @@ class Spans:
         assert (candidates, v) == min(one for one in others if self.known.slots(one[1]) is not None)
 
 
-def settled(lab: Any, monkeypatch: Any, known: Board, spans: Spans, clock: Clock = FOREVER) -> int:
+def settled(
+    lab: Any, monkeypatch: Any, known: Board, spans: Spans, clock: Clock = FOREVER, checks: tuple[str, ...] = ("node",)
+) -> int:
     model = lab.model(layers=2, hidden=4, readout_widths=(3,))
     shapes = jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))
     params = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)
     monkeypatch.setattr(module, "encoded", lambda *_: np.zeros((known.nodes.degrees.size, 1)))
     monkeypatch.setattr(module, "BlockFilter", lambda *_, distinct: spans if distinct else None)
-    check = cast(Any, [object()])
-    return module.settle.__wrapped__(known, Observation(model, params, params, "bce"), check, LIMITS, clock, Budget())
+    given = known, Observation(model, params, params, "bce"), checks, LIMITS, clock, Budget()
+    return cast(Any, module.settle).__wrapped__(*given)
 
 
 PETAL = {0: {1, 2, 3}, 1: {0, 2}, 2: {0, 1}, 3: {0, 4}, 4: {3}}
@@ -214,6 +217,12 @@ def test_what_the_filter_did_not_finish_or_the_settled_contradict_is_left_open(l
     spans = Spans(torn, wrong)
     settled(lab, monkeypatch, torn, spans)
     assert torn.settled[0] == {2} and 2 not in torn.settled
+    few = board((2, 2, 1), {0: frozenset({2})})  # nobody is left for node 1
+    spans = Spans(few, {1: set(), 2: {frozenset({0})}})
+    monkeypatch.setattr(Spans, "_first", lambda *_: None)
+    settled(lab, monkeypatch, few, spans)
+    assert set(spans.asked) == {2}
+    assert settled(lab, monkeypatch, few, spans, checks=()) == 0 and set(spans.asked) == {2}
 
 
 def test_a_node_that_need_not_occur_waits_for_a_settled_neighbour(lab: Any, monkeypatch: Any) -> None:
