@@ -92,7 +92,7 @@ def run(
         counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
         candidates = CensusCandidates(problem, counting, budget)
         if knowledge.distinct_nodes:
-            conditions, found = distinct(problem, candidates, counting.part(0.5), budget)
+            conditions, found = distinct(problem, candidates, counting.part(settings.limits.distinct_share), budget)
             if found.graphs:
                 answer = Answer(conditions, found, max(problem.most_nodes, *(one.graph.n for one in found.graphs)))
                 return _certified(problem, answer, info, whole, late=counting.left <= 0)

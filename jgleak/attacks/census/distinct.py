@@ -27,6 +27,9 @@ CHECKS, WEAKER = ("node", "hidden", "readout"), ("aggregate",)
 """The checks of a node's neighbourhood, and those of nodes around which none passes: a singular adjacency can hide
 their own rows, while mixed ones stay inside the span."""
 
+SETTLING = 0.8
+"""Share of the time for the checks; the rest is for comparing graphs."""
+
 DEPENDENT = 1e-9
 """Singular values and entries of their vectors below this are zero: rows are encoded codes, exact to rounding."""
 
@@ -41,15 +44,28 @@ def distinct(
 
     Neighbourhoods are settled outwards from nodes that certainly occur, so all settled ones are those of every such
     graph. What stays open is joined in every way. Exhausted where all feature vectors that passed were reached, or
-    where nothing stays open: the graph is connected, so the others do not occur.
+    where nothing stays open: the graph is connected, so the others do not occur. If this gives no graph, the nodes are
+    settled in any order, as GRAIN does, and the set stays open.
     """
+    nodes, found, conditions = candidates.start.nodes, AnonymitySet(exhausted=False), ()
+    if nodes.classes > 1 or problem.knowledge.space.degree is None or not candidates.checks_of(CHECKS, 1):
+        return conditions, found
+    sure = _occurring(problem, nodes)
+    if sure:
+        part = clock if nodes.certain else clock.part(0.5)
+        conditions, found = _settled(problem, candidates, Board(nodes, occurring=sure), part, budget)
+    if nodes.degrees.size and not (found.graphs or nodes.certain):
+        conditions, found = _settled(problem, candidates, Board(nodes), clock, budget)
+    return conditions, found
+
+
+def _settled(
+    problem: CensusProblem, candidates: CensusCandidates, board: Board, clock: Clock, budget: Budget
+) -> tuple[tuple[str, ...], AnonymitySet]:
+    """The graphs with the neighbourhoods that the checks settle, and what was assumed."""
     start, limits = candidates.start, problem.limits
     strong, weak = (candidates.checks_of(names, 1) for names in (CHECKS, WEAKER))
-    occurring = _occurring(problem, start.nodes)
-    if not (strong and occurring) or start.nodes.classes > 1 or problem.knowledge.space.degree is None:
-        return (), AnonymitySet(exhausted=False)
-    board = Board(start.nodes, occurring=occurring)
-    search = problem, clock.part(0.5), budget
+    search = problem, clock.part(SETTLING), budget
     _settle(board, strong, *search)
     unsettled = {v for v in board.open if board.real(v)}
     board.absent = frozenset(board.open) - unsettled
@@ -57,7 +73,7 @@ def distinct(
     if hidden:
         _settle(board, weak, *search)
     conditions = *_conditions(strong, hidden), *_conditions(weak * bool(hidden), _hidden(board))
-    graphs, whole, compared = list[ExplainingGraph](), True, 0
+    graphs, whole, compared = list[ExplainingGraph](), board.occurring is not None, 0
     joined = (graph_of(board, edges) for edges in completions(board, clock))
     for some in _together(graph for graph in joined if _possible(problem, graph)):
         compared += len(some)

@@ -105,6 +105,7 @@ class CensusLimits:
       beam: partial graphs kept at every step where all of them were too many, or where public graphs say which are
         likely.
       search_share: part of the time that all searches may take; the rest is for the order of what they found.
+      distinct_share: part of the time for settling neighbourhoods one by one where all nodes differ (``distinct``).
       counting_share: part of the time that blocks may be counted in where graphs can be searched for after that
         (``search``).
       replicas: graphs that this search changes side by side.
@@ -150,6 +151,7 @@ class CensusLimits:
     more_partial_graphs: int = 5_000
     beam: int = 200
     search_share: float = 0.9
+    distinct_share: float = 0.8
     counting_share: float = 0.6
     replicas: int = 24
     hop_share: float = 0.5

@@ -162,3 +162,21 @@ def test_nodes_occur_where_the_other_rows_do_not_span_the_gradient(monkeypatch: 
 
 def test_a_known_number_of_nodes_is_kept(searched: Any) -> None:
     assert searched(settles(0, 1, 2, 3), n=4)[1].graphs and not searched(settles(0, 1, 2, 3), n=5)[1].graphs
+
+
+def test_without_a_graph_nodes_are_settled_in_any_order_and_the_set_stays_open(
+    searched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First only node 0 certainly occurs and nothing passes; then all that passes is settled."""
+    orders = list[frozenset[int] | None]()
+
+    def noted(*settled: Callable[[Board], None]) -> list[Callable[[Board], None]]:
+        return [lambda board, one=one: (orders.append(board.occurring), one(board)) and None for one in settled]
+
+    _, found = searched(*noted(settles(empty=(0,)), settles(empty=(0,)), settles(0, 1, 2, 3)), certain=False, n=4)
+    assert orders == [frozenset({0}), frozenset({0}), None]
+    assert [one.graph.n for one in found.graphs] == [4] and not found.exhausted
+    orders.clear()
+    assert not searched(*noted(settles(0, 1, 2, 3)), n=9)[1].graphs and orders == [frozenset(range(4))], "all occur"
+    monkeypatch.setattr(CensusCandidates, "checks_of", lambda *_: ())
+    assert searched() == ((), AnonymitySet(exhausted=False)), "without a check nothing can be settled"
