@@ -13,7 +13,6 @@ from jaxtyping import Array, Float
 
 from jgleak.attacks.blas import one_thread
 from jgleak.attacks.certificate import Certificate
-from jgleak.attacks.distance import unrepeatable
 from jgleak.attacks.side_information import size
 from jgleak.federated.fits import check_space
 from jgleak.federated.knowledge import Knowledge
@@ -212,9 +211,6 @@ class Attack:
                 f"{observation.steps} step(s), and attacks need one of each. What the update shows by itself holds "
                 "all the same"
             )
-        unlike = unrepeatable(observation)
-        if unlike is not None:
-            return unlike
         if observation.model.edge_classes and not self.edge_classes:
             return (
                 "the model tells edge classes (bond types) apart, and it looks for edges that are there or not; take "

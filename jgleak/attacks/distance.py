@@ -113,17 +113,6 @@ class Fit:
         return 2.0 * self.excess(distances) <= deviations(len(distances)) ** 2
 
 
-def unrepeatable(observation: Observation) -> str | None:
-    """Why the client's local steps cannot be made again with a graph, or None."""
-    if observation.steps == 1 or not observation.widened:
-        return None
-    return (
-        "the client's one output is kept as two logits, (0, z), of which both would move in several local steps, so "
-        "that z moved twice as far as the client's; record it with loss='masked_bce', which reads one output as one "
-        "task (of one graph), or give the model two outputs and 'ce'"
-    )
-
-
 def gradient_distances(
     observation: Observation, space: FeatureSpace, graphs: Sequence[Graph]
 ) -> list[tuple[float, Label]]:
@@ -178,7 +167,7 @@ def labelled_distance(observation: Observation, space: FeatureSpace, graph: Grap
     if label.shape != shape or not np.all(np.isfinite(present)):
         nodes = f"a label for each of its {graph.n} nodes" if model.node_level else "one label"
         raise ValueError(f"y: expected {f'a row {shape} of labels' if kind.masked else nodes}, got {graph.y!r}")
-    classes = 2 if kind.masked else model.outputs
+    classes = 2 if kind.masked else kind.classes(model.outputs)
     if not kind.regression and not np.all(np.isin(present, np.arange(classes))):
         raise ValueError(f"y: {graph.y!r} has a label outside the classes 0..{classes - 1}")
     one = _dense(observation, space, graph)
@@ -248,7 +237,7 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
         target = float(_target(model, observation.params, observation.update, one, observation.pruned))
         distance = float(_at_labels(observation, one, _padded(target, loss, one))[0])
         return max(distance, beside), None if observation.scaled else target
-    values = _at_labels(observation, one, np.arange(model.outputs))
+    values = _at_labels(observation, one, np.arange(Loss.of(loss).classes(model.outputs)))
     best = int(values.argmin())
     return max(float(values[best]), beside), best
 
@@ -379,12 +368,12 @@ def _node_labels(observation: Observation, graph: DenseGraph) -> np.ndarray:
     if loss.regression:
         return logits.reshape(n) - sums.reshape(n) / 2
     probability = expit(logits) if loss.name == "bce" else softmax(logits, axis=1)
-    votes = loss.unsmoothed(probability - sums * (model.outputs if loss.name == "bce" else 1))
+    votes = loss.by_class(loss.unsmoothed(probability - sums * (model.outputs if loss.name == "bce" else 1)))
     labels = np.zeros(n, np.int32)
     for group in range(place.max() + 1):
         members = np.flatnonzero(place == group)
         counts = _share(votes[members].sum(axis=0), members.size)
-        labels[members] = np.repeat(np.arange(model.outputs), counts)
+        labels[members] = np.repeat(np.arange(counts.size), counts)
     return labels
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Int
 from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.census.batches.joint import together
 from jgleak.attacks.certificate import Certificate, Status
-from jgleak.attacks.distance import Fit, Label, gradient_distances, labelled_distance, unrepeatable
+from jgleak.attacks.distance import Fit, Label, gradient_distances, labelled_distance
 from jgleak.audit.record import plain
 from jgleak.features import FeatureSpace
 from jgleak.federated import Observation, load
@@ -179,7 +179,7 @@ def verify(path: Path) -> Report:
     search, which is not repeated.
 
     Raises:
-      ValueError: a broken file, or a client whose steps cannot be made again.
+      ValueError: a broken file.
       FileNotFoundError: the observation file does not exist.
     """
     graphs, certificate, place, space, said, members, _ = read(path)
@@ -190,8 +190,6 @@ def verify(path: Path) -> Report:
             space.check(graph.x)
     except ValueError as error:
         raise ValueError(f"file: {path}: {error}") from error
-    if (unlike := unrepeatable(observation)) is not None:
-        raise ValueError(f"file: {place}: {unlike}")
     if members:
         return _verified_batch(observation, space, members, certificate)
     distances, implied = zip(*gradient_distances(observation, space, graphs), strict=True) if graphs else ((), ())

@@ -36,6 +36,6 @@ def check(model: GNN | Observation | Any, space: FeatureSpace, clients: Clients 
             f"model: expected a jgleak.GNN, a PyTorch module or an Observation, got {type(model).__name__}"
         )
     made = of_description(described(model, loss=None if clients is None else clients.loss), space)
-    if clients is not None:  # except the loss, which for one score became that of two outputs
+    if clients is not None:  # where they state no loss, it is that of the description
         made = made.changed(clients=dataclasses.replace(clients, loss=made.clients.loss))
     return exposure_of(made)

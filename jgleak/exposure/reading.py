@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -33,13 +32,6 @@ DEPLOYED: Entries[Deployed] = Entries({name: named.home for name, named in names
 
 LEAST_RATE = 1e-3
 """Where one step would need a learning rate below this, its noise is not attributed to rounding."""
-
-
-WIDENED = (
-    "its one output z under bce is read as two, (0, z), under ce, which has the same loss and gradients; of "
-    "several local steps attacks read it under masked_bce alone, as one task of one graph"
-)
-"""The note on a module with one output."""
 
 
 class Subject(NamedTuple):
@@ -131,9 +123,7 @@ def _of_object(found: Any, text: str, space: FeatureSpace | None, default: Featu
             "function without arguments that makes one"
         )
     said = described(found, loss=stated.clients.get("loss"))
-    rest = {name: value for name, value in stated.clients.items() if name != "loss"}  # one score became two outputs
-    deployment = dataclasses.replace(stated, clients=rest).over(of_description(said, space or said.space(default)))
-    return Subject(deployment, WIDENED if said.widened else "")
+    return Subject(stated.over(of_description(said, space or said.space(default))))
 
 
 def _of_ours(found: Any) -> bool:

@@ -197,8 +197,8 @@ def _check_label(model: GNN, graph: Graph, loss: Loss) -> None:
         )
     if loss.masked:
         _check_tasks(model, np.asarray(y), loss, name)
-    elif not loss.regression and not np.isin(y, np.arange(model.outputs)).all():
-        raise ValueError(f"graphs: a label of {name} is not a class 0..{model.outputs - 1}")
+    elif not loss.regression and not np.isin(y, np.arange(loss.classes(model.outputs))).all():
+        raise ValueError(f"graphs: a label of {name} is not a class 0..{loss.classes(model.outputs) - 1}")
 
 
 def _check_tasks(model: GNN, labels: Float[np.ndarray, "1 T"], loss: Loss, name: str) -> None:

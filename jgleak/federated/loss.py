@@ -34,7 +34,8 @@ MEANS = ("batch", "graph", "task", "all")
 class Loss:
     """A loss with its options; as text ``ce``, ``ce+smoothing:0.1`` or ``masked_bce+over:task+pos_weight:2,1,4``.
 
-    - ``bce``: BCE-with-logits on one-hot labels, mean over the ``C`` outputs (GRAIN).
+    - ``bce``: BCE-with-logits on one-hot labels, mean over the ``C`` outputs (GRAIN). One output is the score of class
+      1, and the other class is 0 (PyTorch's ``BCEWithLogitsLoss`` on labels 0 and 1).
     - ``ce``: softmax cross-entropy (GLG, FedGIG, GraphDLG).
     - ``mse``: squared error of the single output (FreeSolv) or of a rating (FedGNN).
     - ``masked_bce``: BCE-with-logits of ``T`` binary tasks, an output each, where labels may be missing.
@@ -43,7 +44,7 @@ class Loss:
     Attributes:
       name: one of ``LOSSES``.
       smoothing: label smoothing ``s`` of ``ce``, whose target is ``(1 - s) onehot + s / C`` (PyTorch), and of ``bce``,
-        whose target is ``(1 - s) onehot + s / 2`` (Keras).
+        whose target is ``(1 - s) onehot + s / 2``, and of one output ``(1 - s) y + s / 2`` (Keras).
       pos_weight: of ``masked_bce``: what the loss of a label 1 is multiplied with, a factor a task (PyTorch); empty
         for none.
       over: what a masked loss is the mean over. ``batch``: all labels of the batch that are present (OGB, FedGraphNN).
@@ -98,6 +99,15 @@ class Loss:
     def regression(self) -> bool:
         """Labels are numbers, not classes."""
         return self.name in ("mse", "masked_mse", "masked_mae")
+
+    def classes(self, outputs: int) -> int:
+        """How many classes so many outputs tell apart."""
+        return 2 if self.name == "bce" and outputs == 1 else outputs
+
+    def by_class(self, shares: Float[np.ndarray, "... _C"]) -> Float[np.ndarray, "... C"]:
+        """Shares of all classes from what stands at the outputs: one output has that of class 1."""
+        two = self.classes(shares.shape[-1]) > shares.shape[-1]
+        return np.concatenate([1.0 - shares, shares], axis=-1) if two else shares
 
     def level(self, classes: int) -> float:
         """What label smoothing draws every entry of a one-hot row towards."""
@@ -183,9 +193,9 @@ def label_loss(
 ) -> Float[Array, "..."]:
     """Loss of rows of logits against labels (``Loss``).
 
-    A class label may be relaxed to a distribution ``(..., C)``, which stands in the place of the one-hot row. Under a
-    masked loss a row of labels belongs to the row of logits, and ``weights`` (``Loss.entry_weights``) says what each
-    entry counts; None: it is the batch's only graph.
+    A class label may be relaxed to a distribution over the classes, which stands in the place of the one-hot row.
+    Under a masked loss a row of labels belongs to the row of logits, and ``weights`` (``Loss.entry_weights``) says
+    what each entry counts; None: it is the batch's only graph.
     """
     loss = Loss.of(loss)
     if loss.masked:
@@ -194,8 +204,9 @@ def label_loss(
     if loss.name == "mse":
         outputs = logits if logits.ndim == label.ndim else logits[..., 0]
         return jnp.square(outputs - label)
-    relaxed = label.ndim == logits.ndim
-    target = label if relaxed else jax.nn.one_hot(label, logits.shape[-1], dtype=logits.dtype)
+    classes = loss.classes(logits.shape[-1])
+    target = label if label.ndim == logits.ndim else jax.nn.one_hot(label, classes, dtype=logits.dtype)
+    target = target[..., classes - logits.shape[-1] :]  # one score is that of class 1
     if loss.smoothing:
         target = (1.0 - loss.smoothing) * target + loss.smoothing * loss.level(logits.shape[-1])
     if loss.name == "bce":

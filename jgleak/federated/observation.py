@@ -16,14 +16,16 @@ from safetensors.numpy import save as serialised
 from jgleak.features import FeatureSpace
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss, check_loss
-from jgleak.gnn import GNN, NodeMLP, Params, Pooled, version_1
+from jgleak.federated.two_logits import one_output
+from jgleak.gnn import GNN, Params, version_1
 from jgleak.gnn.serial import model_from_json, model_to_json
 from jgleak.gnn.tree import at
 from jgleak.precision import computed_noise
 from jgleak.reading import check_file, parsed_json, typed_fields
 
-FORMAT = 2
-"""Version of the observation file; 1 was that of jgleak 0.1 (``version_1``)."""
+FORMAT = 3
+"""Version of the observation file; 1 was that of jgleak 0.1 (``version_1``), 2 that of early versions of 0.2
+(``one_output``)."""
 
 PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 """``fedsgd``: the mean gradient over the batch's graphs. ``fedavg``: the mean of such gradients along several local
@@ -148,16 +150,6 @@ class Observation:
     def adaptive(self) -> bool:
         """The client took steps of Adam: of gradients the update keeps zeros and signs, and no sums."""
         return self.local is not None and self.local.optimiser == "adam"
-
-    @property
-    def widened(self) -> bool:
-        """One output ``z`` under BCE is kept as the logits ``(0, z)`` under cross-entropy: the last map's first column
-        is 0. Gradients are the same, but in several steps of training both logits would move."""
-        readout = self.model.readout
-        if Loss.of(self.loss).name != "ce" or self.model.outputs != 2 or not isinstance(readout, NodeMLP | Pooled):
-            return False
-        last = [np.asarray(leaf) for leaf in readout.last(self.model.readout_of(self.params)).values()]
-        return not any(np.any(leaf[..., 0]) for leaf in last) and any(np.any(leaf[..., 1]) for leaf in last)
 
 
 def _check_depth(what: str, tree: Params, model: GNN) -> None:
@@ -357,6 +349,9 @@ def _from_header(header: Any, tensors: Mapping[str, np.ndarray]) -> tuple[Observ
         noise=computed_noise(trees["update"]) if fields.get("noise") is None else fields["noise"],
         statistics=trees["statistics"] or None,
     )
+    if written < 3:
+        seen = observation.model, observation.params, observation.update, observation.loss
+        observation = dataclasses.replace(observation, **one_output(*seen))
     return observation, None if header["space"] is None else FeatureSpace.from_json(header["space"])
 
 

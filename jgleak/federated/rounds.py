@@ -106,10 +106,11 @@ def outputs(model: GNN, params: Params, graphs: GraphBatch) -> Float[Array, "B C
 
 
 def accuracy(model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace) -> float:
-    """Share of labelled graphs whose class has the largest logit; of several binary tasks the share of present labels
-    that their logits' signs tell."""
+    """Share of labelled graphs whose class has the largest logit, or, of one output or several binary tasks, the share
+    of present labels that their logits' signs tell."""
     batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     logits, labels = np.asarray(outputs(model, params, batch)), np.asarray(batch.labels)
-    if labels.ndim == 1:
+    if labels.ndim == 1 and logits.shape[1] > 1:
         return float(np.mean(logits.argmax(axis=1) == labels))
+    labels = labels.reshape(logits.shape)
     return float(np.mean(((logits > 0) == labels)[~np.isnan(labels)]))

@@ -16,7 +16,7 @@ from jgleak.attacks.closed_form.labels import contradiction
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation, unflatten
-from jgleak.gnn import GNN, NodeMLP, Params, Pooled
+from jgleak.gnn import Params
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.compose import model_of
 from jgleak.interop.edge_classes import class_numbers
@@ -85,9 +85,8 @@ def from_arrays(
       layers: the forward pass, step by step; see ``jgleak.interop.layers`` and ``plan``. A name stands for the layer of
         PyTorch Geometric that has such arrays, with its default options. Or a live PyTorch module, which is read as in
         ``from_pyg``, with the parameters of ``state``.
-      loss: a ``Loss``, or its text (``bce``, ``ce``, ``mse``, ``masked_bce``). ``bce`` on one output becomes ``ce`` on
-        two: with logits ``(0, z)`` the softmax is the sigmoid, and every gradient but the last layer's first column is
-        the same. Attacks refuse it of several local steps, in which both would move.
+      loss: a ``Loss``, or its text (``bce``, ``ce``, ``mse``, ``masked_bce``). ``bce`` on one output is PyTorch's
+        ``BCEWithLogitsLoss`` on labels 0 and 1; with its ``pos_weight`` it is ``masked_bce`` of one task.
       batch_size: number of graphs whose losses were averaged.
       reduction: how the losses were combined: ``mean``, or ``sum`` (the gradient is then divided by the batch size, and
         under ``bce`` and a masked loss by the number of outputs: a sum over the labels that are present is a mean over
@@ -142,8 +141,6 @@ def observed(
         count = batch_size * (model.outputs if loss.masked or loss.name == "bce" else 1)
         update = jax.tree.map(lambda leaf: leaf / np.asarray(count, leaf.dtype), update)
         loss = dataclasses.replace(loss, over="all") if loss.masked else loss
-    if loss.name == "bce" and model.outputs == 1:
-        loss, (model, params, update) = dataclasses.replace(loss, name="ce"), _two_outputs(model, params, update)
     statistics = None if client.buffers is None else _statistics(places, weights, by_name(client.buffers), told)
     sources = [one for one in (client.noise, computed_noise(update)) if one is not None]
     noise = math.hypot(*sources) if sources else None
@@ -282,20 +279,3 @@ def _tables(places: Sequence[WeightSlot], weights: Arrays) -> tuple[int, ...]:
     """Number of rows of every embedding table of the encoder; empty: the model takes its rows unchanged."""
     names = [name for slot in places if isinstance(slot.layer, Embeddings) for name in slot.names]
     return tuple(weights[name].shape[0] for name in names)
-
-
-def _two_outputs(model: GNN, params: Params, update: Params) -> tuple[GNN, Params, Params]:
-    """One output ``z`` as the logits ``(0, z)``; the loss's derivatives there are ``(-d, d)``."""
-    readout = model.readout
-    if not isinstance(readout, NodeMLP | Pooled):
-        raise ValueError(
-            "loss: 'bce' on one score a node has no linear map to widen; give the model two classes and 'ce'"
-        )
-    mlp = readout.mlp.clone(widths=(*readout.mlp.widths[:-1], 2))
-
-    def wider(tree: Params, factor: float) -> Params:
-        maps = tree["readout"]["mlp"]
-        last = {k: np.concatenate([factor * v, v], axis=-1) for k, v in maps[mlp.last].items()}
-        return {**tree, "readout": {"mlp": {**maps, mlp.last: last}}}
-
-    return model.clone(readout=readout.clone(mlp=mlp)), wider(params, 0.0), wider(update, -1.0)

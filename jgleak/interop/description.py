@@ -29,9 +29,8 @@ class Description(NamedTuple):
     Attributes:
       model: the architecture, without dropout.
       params: its parameters.
-      loss: what clients minimise; where the module has one output, the loss of the equivalent model with two.
+      loss: what clients minimise.
       dropout: the largest rate of dropout in its forward pass in its current mode, as a module or a function; 0: none.
-      widened: the module has one output, which ``model`` has as two logits.
       tables: number of rows of every embedding table of its encoder; empty: it takes its rows unchanged.
     """
 
@@ -39,7 +38,6 @@ class Description(NamedTuple):
     params: Params
     loss: str
     dropout: float
-    widened: bool = False
     tables: tuple[int, ...] = ()
 
     def space(self, default: FeatureSpace) -> FeatureSpace:
@@ -73,8 +71,7 @@ def described(module: Any, *, loss: str | Loss | None = None, example: Given | N
     with _dropout_off(module):
         seen = observed(state, nothing, module, **given, client=Client(frozen))
         tables = _tables(module, example)
-    widened = Loss.of(given["loss"]).name != Loss.of(seen.loss).name
-    return Description(seen.model, seen.params, seen.loss, rate, widened, tables)
+    return Description(seen.model, seen.params, seen.loss, rate, tables)
 
 
 def _tables(module: Any, example: Given | None) -> tuple[int, ...]:

@@ -104,7 +104,6 @@ def check_example(
     wanted = np.asarray(example.output, np.float64)
     raw = np.asarray(outputs(model, observation.params, graphs), np.float64)
     found = np.asarray(jax.nn.log_softmax(raw)) if normalised else raw
-    found = _alike(found, wanted.size)
     if wanted.size != found.size:
         raise ValueError(_other_size(model, graphs, found.size, wanted.size))
     gap, equal = _gap(found, wanted), _equal(np.asarray(example.output))
@@ -151,17 +150,11 @@ def outputs(model: GNN, params: Params, graphs: DenseGraph) -> Float[jax.Array, 
     return jax.vmap(lambda *graph: model.apply({"params": params}, *graph))(*graphs)
 
 
-def _alike(found: Float[np.ndarray, "B ..."], size: int) -> Float[np.ndarray, "B ..."]:
-    """The output in the outside model's form: where two logits replace one output under BCE, the second."""
-    return found[..., 1:] if found.shape[-1] == 2 and size * 2 == found.size else found
-
-
 def _first_gap(model: GNN, params: Params, graphs: DenseGraph, wanted: Float[np.ndarray, "..."]) -> float:
     """How much the first graph's output differs; not compiled, since every model is run once."""
     first = model.apply({"params": params}, *(part[0] for part in graphs))
     found = np.asarray(first, np.float64)[None]
     ours = wanted.reshape(graphs.mask.shape[0], -1)[:1]
-    found = _alike(found, ours.size)
     return _gap(found, ours) if found.size == ours.size else np.inf
 
 

@@ -23,7 +23,7 @@ from jgleak.attacks.census.training_norms import Pull, TrainingNorm, taken, trai
 from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.attacks.span.kernels import padded
-from jgleak.federated.loss import label_loss
+from jgleak.federated.loss import Loss, label_loss
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import over
 
@@ -51,7 +51,8 @@ def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations
     model, update = observation.model, host(observation.update)
     of = root_value(model)
     used = used_parts(model, update)
-    labels = np.arange(model.outputs if of == "labelled" else 1, dtype=np.int32)
+    classes = Loss.of(observation.loss).classes(model.outputs)
+    labels = np.arange(classes if of == "labelled" else 1, dtype=np.int32)
     blocks, tags = np.repeat(np.arange(levels.top.size), labels.size), np.tile(labels, levels.top.size)
     vectors = arithmetic.vectors(used, blocks.size)
     norms = training_norms(problem)

@@ -20,6 +20,7 @@ from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.equations import Table, Trees, embed, unfold
 from jgleak.attacks.census.local_path import LocalPath, Point
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.closed_form.labels import class_slopes
 from jgleak.attacks.noise import deviations
 from jgleak.attacks.span.kernels import padded
 from jgleak.federated.descent import Descended, Slope, descended
@@ -101,7 +102,7 @@ def _padded(blocks: Int[np.ndarray, " k"], shares: Float[np.ndarray, "*P k"]) ->
 def label_of(problem: CensusProblem) -> Num[np.ndarray, "..."]:
     """The client's label: the gradient at the logit of a true class is negative, at all others positive, step by step
     and so in their mean; that of a missing label is zero, or noise."""
-    slopes = np.asarray(problem.seen.model.output_bias(problem.seen.update))
+    slopes = class_slopes(problem.seen)
     if Loss.of(problem.seen.loss).masked:
         doubt = deviations(slopes.size) * (problem.knowledge.noise or 0.0)
         return np.where(np.abs(slopes) <= doubt, np.nan, slopes < 0).astype(np.float32)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Num
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.closed_form.activations import VALUES
-from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_tasks, last_bias
+from jgleak.attacks.closed_form.labels import class_slopes, infer_label, infer_node_labels, infer_tasks
 from jgleak.attacks.closed_form.peel import Peeled, peel
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.closed_form.tolerances import SETTINGS, ClosedFormSettings
@@ -126,7 +126,7 @@ def _labels(observation: Observation, knowledge: Knowledge) -> Num[np.ndarray, "
     try:
         return infer_node_labels(observation) if model.node_level else infer_label(observation)
     except ConditionFailed:
-        likeliest = last_bias(model, observation.update).argmin(axis=-1)
+        likeliest = class_slopes(observation).argmin(axis=-1)
         return likeliest if model.node_level else int(likeliest)
 
 

@@ -28,12 +28,28 @@ def last_bias(model: GNN, update: Params) -> Float[np.ndarray, "... C"]:
     return np.asarray(bias, np.float64)
 
 
+def class_slopes(observation: Observation) -> Float[np.ndarray, "... C"]:
+    """The gradient of the last bias at every class. One output under ``bce`` raises class 1 as much as it lowers 0.
+
+    Raises:
+      ConditionFailed: as for ``last_bias``.
+    """
+    return at_classes(observation, last_bias(observation.model, observation.update))
+
+
+def at_classes(observation: Observation, slopes: Float[np.ndarray, "... _C"]) -> Float[np.ndarray, "... C"]:
+    """Gradients at every class from those at the outputs."""
+    two = Loss.of(observation.loss).classes(observation.model.outputs) > observation.model.outputs
+    return np.concatenate([-slopes, slopes], axis=-1) if two else slopes
+
+
 def infer_label(observation: Observation) -> int:
     """The class of one graph, or of one target node: the only entry whose gradient is negative.
 
     ``dL/dlogit = (p - 1[true class]) / scale`` for cross-entropy and for BCE on one-hot labels, so the true class is
-    the one negative entry (iDLG). An activation that does not fall (sigmoid, as in GLG's node task) keeps the signs;
-    GELU after the last convolution of ``node_scores`` does fall, and is refused.
+    the one negative entry (iDLG). Of one output under BCE it is ``p - y``, negative for class 1 alone. An
+    activation that does not fall (sigmoid, as in GLG's node task) keeps the signs; GELU after the last convolution of
+    ``node_scores`` does fall, and is refused.
 
     Raises:
       ConditionFailed: a batch of several labels, a regression, several tasks, label smoothing, no bias, or signs that
@@ -44,7 +60,7 @@ def infer_label(observation: Observation) -> int:
     )
     if observation.batch_size > 1 or several:
         raise ConditionFailed("the gradient sums over several labels, so its signs name none; see infer_counts")
-    return _negative(observation, last_bias(observation.model, observation.update)[None])[0].item()
+    return _negative(observation, class_slopes(observation)[None])[0].item()
 
 
 def names_no_class(observation: Observation, doubt: float = 0.0) -> bool:
@@ -53,8 +69,8 @@ def names_no_class(observation: Observation, doubt: float = 0.0) -> bool:
     ``doubt`` is how far noise may have moved an entry; with any, zeros say nothing.
     """
     loss, model = Loss.of(observation.loss), observation.model
-    if loss.masked or loss.regression or model.node_level:
-        return False
+    if loss.masked or loss.regression or model.node_level or loss.classes(model.outputs) > model.outputs:
+        return False  # one score names a class by either sign
     if observation.batch_size > 1 or observation.pruned:
         return False
     gradient = model.output_bias(observation.update)
@@ -121,7 +137,7 @@ def infer_node_labels(observation: Observation) -> Int[np.ndarray, " n"]:
     """
     if observation.protocol != "node_losses":
         raise ConditionFailed("the nodes' gradients come summed up, so their signs name no label")
-    return _negative(observation, last_bias(observation.model, observation.update))
+    return _negative(observation, class_slopes(observation))
 
 
 def infer_counts(observation: Observation, probability: Float[np.ndarray, " C"]) -> Int[np.ndarray, " C"]:
@@ -135,7 +151,7 @@ def infer_counts(observation: Observation, probability: Float[np.ndarray, " C"])
       ValueError: ``probability`` does not have one entry a class.
     """
     _classes_only(observation)
-    gradient = last_bias(observation.model, observation.update)
+    gradient = class_slopes(observation)
     probability = np.asarray(probability, np.float64)
     if probability.shape != gradient.shape:
         raise ValueError(
@@ -222,10 +238,10 @@ def tasks_hidden(observation: Observation, noise: float | None = None) -> str | 
     return None
 
 
-def prior_probability(observation: Observation, logits: Float[np.ndarray, "k C"]) -> Float[np.ndarray, " C"]:
+def prior_probability(observation: Observation, logits: Float[np.ndarray, "k _C"]) -> Float[np.ndarray, " C"]:
     """Mean predicted probability of some graphs' logits, under the observation's loss."""
     if Loss.of(observation.loss).name == "bce":
-        return expit(logits).mean(axis=0)
+        return Loss.of(observation.loss).by_class(expit(logits)).mean(axis=0)
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     return (shifted / shifted.sum(axis=1, keepdims=True)).mean(axis=0)
 

@@ -204,7 +204,7 @@ def _fit(evidence: Evidence, loss: Loss) -> HeadFit:
 def _labels(observation: Observation, loss: Loss) -> list[Any]:
     if loss.name == "masked_bce":
         return [jnp.asarray(_signs(observation), jnp.float32)]
-    return [jnp.asarray(label) for label in range(observation.model.outputs)]
+    return [jnp.asarray(label) for label in range(loss.classes(observation.model.outputs))]
 
 
 def _signs(observation: Observation) -> Float[np.ndarray, " T"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from jgleak.attacks.closed_form.labels import infer_target, infer_tasks, last_bias, names_no_class
+from jgleak.attacks.closed_form.labels import at_classes, infer_target, infer_tasks, last_bias, names_no_class
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.facts.evidence import UNSURE, Evidence
 from jgleak.attacks.facts.fact import (
@@ -161,7 +161,7 @@ def _signs(evidence: Evidence) -> Float[np.ndarray, " C"]:
 
 
 def _bias(evidence: Evidence) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray, " C"]]:
-    """The last bias' update without weight decay, and how far it may be off."""
+    """The last bias' update at every class without weight decay, and how far it may be off."""
     observation = evidence.observation
     if observation.model.layers[-1].act == "gelu" and observation.model.readout.passes_states:
         raise Silent("GELU falls before it rises, so the signs behind it tell no label")
@@ -178,7 +178,8 @@ def _bias(evidence: Evidence) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray
     elif evidence.decay:
         gradient = gradient - evidence.decay * weights
         doubt += 0.05 * abs(evidence.decay) * np.abs(weights) + UNSURE * evidence.error(gradient, weights)
-    return gradient, doubt
+    gradient = at_classes(observation, gradient)
+    return gradient, np.broadcast_to(doubt, gradient.shape)
 
 
 def _tasks(evidence: Evidence, loss: Loss) -> Fact:

@@ -53,13 +53,14 @@ def read(
 ) -> Answer:
     """Round edges, decode features, and name the labels; ``basis`` undoes a reduction of the columns."""
     nodes, edges = (np.nan_to_num(np.asarray(part, np.float32)) for part in (guess.nodes, guess.adjacency))
-    masked = Loss.of(setting.loss).masked
+    loss = Loss.of(setting.loss)
+    masked = loss.masked
     labels = np.asarray(guess.labels, np.float32)
     labels = labels if masked else np.nan_to_num(labels)  # of tasks NaN is missing
     if basis is not None:
         nodes = (nodes @ basis.T).astype(np.float32)
     if not masked and setting.loss != "mse":
-        labels = np.eye(setting.model.outputs, dtype=np.float32)[labels.argmax(axis=-1)]
+        labels = np.eye(loss.classes(setting.model.outputs), dtype=np.float32)[labels.argmax(axis=-1)]
     graphs, hard_nodes, hard_edges = [], np.zeros_like(nodes), np.zeros_like(edges)
     sizes = np.asarray(problem.mask).sum(axis=1).tolist()
     for g, n in enumerate(sizes):

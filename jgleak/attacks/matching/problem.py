@@ -256,9 +256,9 @@ def _fill(each: Sequence[np.ndarray | None], encode: Any, shape: tuple[int, ...]
 def _labels(
     observation: Observation, knowledge: Knowledge, graphs: int, n: int, slots: int, infer: bool
 ) -> Num[np.ndarray, "..."] | None:
-    model, regression = observation.model, observation.loss == "mse"
-    known = knowledge.labels
-    if Loss.of(observation.loss).masked:
+    model, regression, loss = observation.model, observation.loss == "mse", Loss.of(observation.loss)
+    known, one_hot = knowledge.labels, np.eye(loss.classes(model.outputs), dtype=np.float32)
+    if loss.masked:
         rows = graph_labels(observation, infer_tasks(observation) if known is None else known)
         return np.concatenate(rows).astype(np.float32)
     if known is None and infer:
@@ -268,7 +268,7 @@ def _labels(
     labels = np.asarray(known)
     if not model.node_level:
         labels = np.broadcast_to(labels.ravel()[:graphs], graphs)
-        return labels.astype(np.float32) if regression else np.eye(model.outputs, dtype=np.float32)[labels.astype(int)]
+        return labels.astype(np.float32) if regression else one_hot[labels.astype(int)]
     rows = np.zeros((graphs, slots), np.float32 if regression else np.int64)
     if observation.protocol == "target_node":
         rows[:, 0] = labels.reshape(graphs, -1)[:, 0]
@@ -278,7 +278,7 @@ def _labels(
         raise ValueError(f"labels: {labels.size} given for {n} nodes")
     else:
         rows[:, :n] = labels.reshape(graphs, n)
-    return rows if regression else np.eye(model.outputs, dtype=np.float32)[rows.astype(int)]
+    return rows if regression else one_hot[rows.astype(int)]
 
 
 def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:

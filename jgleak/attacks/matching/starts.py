@@ -13,6 +13,7 @@ from jaxtyping import Array
 
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.options import from_zero
+from jgleak.federated.loss import Loss
 
 Variables = dict[str, Any]
 """What is searched for: ``nodes (G, N, m)``, ``adjacency (G, N, N)``, ``labels (G, ...)`` as far as unknown, and
@@ -38,7 +39,8 @@ def labels(setting: Setting, problem: Problem, key: Array) -> Variables:
     if setting.labels_known:
         return {}
     shape = problem.mask.shape if setting.model.node_level else problem.mask.shape[:1]
-    return {"labels": jax.random.normal(key, shape if setting.loss == "mse" else (*shape, setting.model.outputs))}
+    classes = Loss.of(setting.loss).classes(setting.model.outputs)
+    return {"labels": jax.random.normal(key, shape if setting.loss == "mse" else (*shape, classes))}
 
 
 def bernoulli(setting: Setting, problem: Problem, key: Array) -> Variables:

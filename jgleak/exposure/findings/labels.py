@@ -49,13 +49,15 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
         why = "a trained bias at the output, with a loss whose signs show classes"
         yield Finding("labels", "closed", "No sign of the last bias shows a label.", f"{reason}.", why, by, details)
         return
+    two = loss.classes(model.outputs) > model.outputs
     if several:
         what = "Signs of the last bias's gradient may show labels that occur."
         why = "an entry below 0 belongs to a label that occurs; where there are as many as the model expects, none is"
+        why = "below 0 it shows that class 1 occurs, above 0 that class 0 does" if two else why
     else:
         shown = "the labels of all tasks, and which are missing" if loss.masked else "the class of the graph"
         what = f"Signs of the last bias's gradient {'may ' * bool(blurred)}show {shown}."
-        why = "it is below 0 where the label is"
+        why = "it is below 0 where the label is" + " 1" * two
     yield Finding(
         *("labels", "open" if blurred or several else "leaks", what),
         f"it is p - y for each of {counted(model.outputs, 'output')}, and p lies between 0 and 1: "

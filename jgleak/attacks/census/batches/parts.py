@@ -70,7 +70,8 @@ def _labels(
 ) -> tuple[int, ...] | None:
     """The labels of at most ``most`` graphs whose gradients at the logits add up to ``seen``; None where none do, or
     several choices."""
-    each = [_labelled(head.observation, row, label) for label in range(head.observation.model.outputs)]
+    classes = Loss.of(head.observation.loss).classes(head.observation.model.outputs)
+    each = [_labelled(head.observation, row, label) for label in range(classes)]
     agrees = AGREES_MOVED if head.moved else AGREES
     tried, found = 0, list[tuple[int, ...]]()
     for number in range(1, most + 1):

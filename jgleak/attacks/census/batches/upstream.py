@@ -97,7 +97,7 @@ def _own_upstreams(model: GNN, loss: str, params: Params, row: Float[Array, " C"
     def value(row: Array, label: Array) -> Array:
         return label_loss(logits_of(model, params, row), label, loss)
 
-    return jax.vmap(jax.grad(value), (None, 0))(row, jnp.arange(model.outputs))
+    return jax.vmap(jax.grad(value), (None, 0))(row, jnp.arange(Loss.of(loss).classes(model.outputs)))
 
 
 def logits_of(model: GNN, params: Params, row: Array) -> Any:
