@@ -132,7 +132,7 @@ def _other_size(model: GNN, graphs: DenseGraph, found: int, wanted: int) -> str:
     if not model.node_level and many == 1 < nodes and wanted == nodes * model.outputs:
         return f"{said}one graph: it labels nodes; leave the pool out, or of {nodes} graphs give their batch vector"
     count = nodes if model.node_level else many
-    what = f"{_many(count, model)} with {found // count} outputs each"
+    what = f"{_many(count, model)} with {counted(found // count, 'output')} each"
     return (
         f"{said}{what}; give all that the model returns, as it enters the loss, and for a batch of graphs the "
         "vector with the graph of every node: (x, edge_index, output, batch)"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.distance import (
     FLIPPED,
     JITTER,
@@ -22,12 +20,10 @@ from jgleak.attacks.distance import (
     _share,
     gradient_distances,
     labelled_distance,
-    unrepeatable,
 )
 from jgleak.attacks.noise import deviations, largest
-from jgleak.audit.certified import verify, write
 from jgleak.defenses import parse
-from jgleak.federated import LocalTraining, Observation, fedsgd, save
+from jgleak.federated import Observation, fedsgd
 from jgleak.graph import Graph
 
 ZERO = 1e-5
@@ -234,34 +230,6 @@ def test_counts_of_equal_nodes_are_the_whole_numbers_nearest_to_their_votes(
     votes: tuple[float, ...], count: int, wanted: tuple[int, ...]
 ) -> None:
     assert tuple(_share(np.array(votes), count)) == wanted and sum(wanted) == count
-
-
-def test_the_steps_of_one_output_are_not_those_of_two_logits(lab: Any, tmp_path: Path) -> None:
-    """``z`` as ``(0, z)`` has the same gradient everywhere but at the last map, where ``z`` moves by twice as much."""
-    graph, fields = lab.path([0, 1, 1, 2], y=1), {"readout": "pooled", "readout_widths": (8,)}
-    one, two = lab.model(classes=1, **fields), lab.model(classes=2, **fields)
-    params, last = lab.params(one), one.readout.mlp.last
-
-    def widened(tree: Any) -> Any:
-        maps = tree["readout"]["mlp"]
-        wide = {name: np.concatenate([0 * leaf, leaf], axis=-1) for name, leaf in maps[last].items()}
-        return {**tree, "readout": {"mlp": {**maps, last: wide}}}
-
-    task = dataclasses.replace(graph, y=np.ones((1, 1), np.float32))
-    slope = fedsgd(one, params, [task], lab.space, loss="masked_bce").update
-    seen = fedsgd(two, widened(params), [graph], lab.space, loss="ce")
-    own, other = slope["readout"]["mlp"], seen.update["readout"]["mlp"]
-    for name, leaf in own[last].items():
-        np.testing.assert_allclose(other[last][name][..., 1] - other[last][name][..., 0], 2 * leaf[..., 0], rtol=1e-5)
-    np.testing.assert_allclose(other["linears_0"]["kernel"], own["linears_0"]["kernel"], atol=1e-7)
-
-    assert unrepeatable(seen) is None and seen.widened
-    steps = dataclasses.replace(seen, protocol="fedavg", local=LocalTraining(0.1, 2))
-    assert "kept as two logits" in str(unrepeatable(steps))
-    save(tmp_path / "seen", steps, lab.space)
-    write(tmp_path / "found.json", Reconstruction((graph,), 0.0, "match"), tmp_path / "seen")
-    with pytest.raises(ValueError, match="seen: the client's one output is kept as two logits"):
-        verify(tmp_path / "found.json")
 
 
 def test_a_graph_with_its_label_is_compared_with_that_one(lab: Any) -> None:

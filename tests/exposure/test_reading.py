@@ -18,7 +18,7 @@ from jgleak.cli import app
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployment import Deployment
-from jgleak.exposure.reading import DEPLOYED, WIDENED, clients_of, read
+from jgleak.exposure.reading import DEPLOYED, clients_of, read
 from jgleak.exposure.registry import exposure_of
 from jgleak.exposure.stated import RATE, Stated
 from jgleak.exposure.text import clients_text
@@ -244,8 +244,10 @@ def test_a_module_is_read_in_its_mode_with_its_dropout() -> None:
     module = Net()
     training = jgleak.check(module, SPACE).deployment
     assert training.model.returns_statistics and training.model.layers[0].dropout == 0.4 and module.training
-    assert training.loss == "ce" and training.model.outputs == 2, "one score is that of two outputs"
-    assert described(module).widened and not described(module, loss="mse").widened
+    assert training.loss == "bce" and training.model.outputs == 1
+    assert (
+        jgleak.check(module, SPACE, Clients(loss="mse")).deployment.loss == described(module, loss="mse").loss == "mse"
+    )
     module.eval()
     still = jgleak.check(module, SPACE, Clients(batch_size=3)).deployment
     assert not still.model.drops and not still.model.returns_statistics and still.clients.batch_size == 3
@@ -266,7 +268,7 @@ def test_dropout_as_a_function_counts_with_its_flag(tmp_path: Path, flag: str, t
     assert deployment.model.layers[0].dropout == rate and deployment.model.drops == (rate > 0)
     assert bool((torch.random.get_rng_state() == before).all()), "random numbers of the training stay what they were"
     (tmp_path / "one.py").write_text(text.replace("Linear(8, 2)", "Linear(8, 1)"), encoding="utf-8")
-    assert read(f"{tmp_path}/one.py:make", MOLECULE_SPACE, MOLECULE_SPACE, Stated()).title == WIDENED
+    assert read(f"{tmp_path}/one.py:make", MOLECULE_SPACE, MOLECULE_SPACE, Stated()).deployment.loss == "bce"
 
 
 FUNCTIONAL = """

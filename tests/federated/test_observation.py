@@ -20,6 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import (
+    FORMAT,
     LocalTraining,
     Observation,
     flatten,
@@ -237,7 +238,7 @@ def set_conv(**fields: Any) -> Any:
         ),
         (put("update/layers_0/conv/kernel", np.zeros((13, 4), np.complex64)), "has type C64; an observation holds F32"),
         (put("params/layers_0", np.zeros(3, np.float32)), "is a tensor and a folder of tensors at once"),
-        (set_header(format=3), r"written by a newer jgleak \(format 3\); upgrade to read it"),
+        (set_header(format=FORMAT + 1), "written by a newer jgleak .*; upgrade to read it"),
         (set_header(format="1"), "spoilt.safetensors: format: expected a whole number, got '1'"),
         (set_header(format=0), "format: counted from 1, got 0"),
         (set_header(loss="hinge"), "loss: unknown 'hinge'"),
