@@ -57,6 +57,11 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         "GraphSAGE 2 x 256, pooled",
         {"model": "sage", "hidden": 256, "readout": "pooled", "head": 256, "last_activation": True},
     ),
+    "grain-one": ("GRAIN's own, 2 x 300, one output", {}),
+    "gcn-one": (
+        "GCN 2 x 300, pooled, one output",
+        {"readout": "pooled", "head": 300, "last_activation": True},
+    ),
     "gcn-gelu": (
         "GCN 2 x 300, pooled, GELU",
         {"readout": "pooled", "head": 300, "last_activation": True, "activation": "gelu"},
@@ -73,6 +78,9 @@ PARTED = ((4, 2, 5), (4, 2, 6), (6, 3, 6))
 
 POOLED = (("gcn", 0.01, 2, 1, 5), ("gcn", 0.01, 4, 1, 5), ("gcn", 0.01, 4, 2, 6), ("sage-pooled", LOADER_RATE, 4, 1, 6))
 """The same behind pooling: model, rate, molecules of a client, those of a step, and what draws the clients."""
+
+ONE_OUTPUT = (("grain-one", 4), ("gcn-one", 2))
+"""Models of one output, and the molecules of a client that takes one a step, at a rate of .01."""
 
 PASSED, PASSES = (2, 4), 2
 """Molecules of a client that goes through them more than once in one order, one a step, and how often."""
@@ -167,6 +175,7 @@ def _rows() -> Iterator[Row]:
         Row(model, graphs // loader, rate, loaded=graphs, loader=loader, seed=seed)
         for model, rate, graphs, loader, seed in POOLED
     )
+    yield from (Row(model, graphs, 0.01, loaded=graphs) for model, graphs in ONE_OUTPUT)
     for model in ("gcn", "grain"):
         yield from (
             Row(model, steps, rate, whole=graphs) for graphs in WHOLE for steps in (2, 5) for rate in (0.001, 0.01)
@@ -238,9 +247,14 @@ def specification_of(row: Row, graphs: int, time_limit: float) -> Specification:
 def setup_of(row: Row, specification: Specification) -> Setup:
     """Its graphs, model and weights."""
     setup = prepare(specification)
-    if row.model != "sage":
+    if row.model == "sage":
+        readout = NodeMLP(MLP((256, 2)))  # the command line has no word for its head
+    elif row.model.endswith("-one"):
+        readout: Any = setup.model.readout
+        readout = readout.clone(mlp=readout.mlp.clone(widths=(*readout.mlp.widths[:-1], 1)))
+    else:
         return setup
-    model = setup.model.clone(readout=NodeMLP(MLP((256, 2))))  # the command line has no word for its head
+    model = setup.model.clone(readout=readout)
     return setup._replace(model=model, params=model.initial(key=stream_key(specification, 0)))
 
 

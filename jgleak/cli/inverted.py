@@ -58,6 +58,7 @@ def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
     from jgleak.attacks.attack import LATE
     from jgleak.audit.outcome import PART
     from jgleak.audit.table import certificate_text, graph_table, member_text
+    from jgleak.plural import counted
 
     found, worth = one.found, one.worth
     reason = found.info.get("reason")
@@ -75,7 +76,12 @@ def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
     distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
     if found.members or len(one.shown) > 1:
-        count = f"{'some' if worth.kind == PART else 'the'} graphs of the batch ({len(found.graphs)}), in no order"
+        many = counted(len(found.graphs), "graph")
+        count = (
+            f"{many} of the batch"
+            if worth.kind == PART
+            else f"the graphs of the batch ({len(found.graphs)}), in no order"
+        )
     stopped = "" if reason in LATE else f"; stopped: {found.stop}"  # the reason names the time limit already
     console.print(Text(f"gradient distance {distance}; {count}{stopped}"))
     for hint in worth.hints:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -19,7 +20,8 @@ from jgleak.exposure.dropout import dropping
 from jgleak.exposure.findings.attacks import attacks
 from jgleak.exposure.registry import FINDINGS, exposure_of
 from jgleak.federated import Knowledge, LocalTraining
-from jgleak.gnn import BatchNorm, NodeScores
+from jgleak.gnn import BatchNorm, NodeScores, standard
+from jgleak.graph import GraphBatch
 from jgleak.metrics import score
 from jgleak.names.attacks import BASELINES
 from tests.exposure.conftest import GRAPHS, SPACE, adam, pooled, sent, trained
@@ -46,6 +48,41 @@ def test_the_census_finds_the_graph_where_it_is_said_to_apply() -> None:
     finding = standing(Deployment(pooled(), SPACE))["census"]
     assert finding.level == "open" and "How often it succeeds: of 40 Tox21 molecules" in finding.why
     assert score(GRAPHS[0], attacked(Deployment(pooled(), SPACE)).best, SPACE).exact
+
+
+def some_a_step(loader: int, graphs: int = 3) -> Clients:
+    return Clients(batch_size=graphs, nodes=4, local=LocalTraining(0.01, -(-graphs // loader), loader=loader))
+
+
+@pytest.mark.parametrize("lit", [0.0, 100.0])
+def test_units_that_graphs_leave_dark_are_counted_at_given_weights(lit: float) -> None:
+    """Of three graphs each must leave 2 dark for the others and 8 to be told from chance."""
+    bare = Deployment(pooled(), SPACE, some_a_step(1))
+    assert "each must leave 10 or more dark: that depends on the weights" in standing(bare)["census"].why
+    params = jax.tree.map(np.asarray, bare.params)
+    params["readout"]["mlp"]["linears_0"]["bias"] = params["readout"]["mlp"]["linears_0"]["bias"] + np.float32(lit)
+    given = dataclasses.replace(bare, given=params)
+    counts = []
+    for graph in given.knowledge.auxiliary:
+        batch = (jnp.asarray(part[0]) for part in GraphBatch.from_graphs([graph], SPACE).dense)
+        row = pooled().apply({"params": params}, *batch, method=pooled_row)
+        first = params["readout"]["mlp"]["linears_0"]
+        counts.append(int(np.sum(np.asarray(row) @ first["kernel"] + first["bias"] <= 0)))
+    said = standing(given)["census"].why
+    assert f"random graphs leave {min(counts)} to {max(counts)} of 16" in said
+    assert ("which are too few" in said) == (max(counts) < 10) and (lit == 0.0 or counts == [0, 0, 0])
+
+
+def pooled_row(model: Any, *graph: Any) -> Any:
+    return model.readout.pool(model.states(*graph)[-1], graph[2])
+
+
+@pytest.mark.parametrize(
+    "clients", [Clients(batch_size=3), some_a_step(3), Clients(local=LocalTraining(0.01, 2)), some_a_step(1, graphs=1)]
+)
+def test_no_dark_units_are_needed_of_one_graph_or_of_all_in_every_step(clients: Clients) -> None:
+    assert "dark" not in standing(Deployment(pooled(), SPACE, clients))["census"].why
+    assert "dark" not in standing(Deployment(standard(SPACE.width, hidden=16), SPACE, some_a_step(1)))["census"].why
 
 
 DROPPING = Deployment(dropping(pooled(), 0.2), SPACE)

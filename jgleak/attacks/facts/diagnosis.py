@@ -22,12 +22,16 @@ from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import Loss, label_loss
-from jgleak.federated.observation import Observation
+from jgleak.federated.observation import Observation, flatten
 from jgleak.gnn import Pooled
 from jgleak.plural import counted
 
 FITS = 1e-3
 """Relative distance from the head's gradient that rounding explains."""
+
+MOVED = 0.65
+"""The farthest that a convolution moved rows (``_moved``) in ten local steps of .03, of 50 molecules behind each of two
+models: the longest ways that were measured (``benchmarks/studies/local_steps.py``). The census reads most of them."""
 
 ALIKE = 0.02
 """Lengths of entries that differ by no more, relative to the longest, count as equal."""
@@ -58,12 +62,26 @@ def diagnoses(observation: Observation, space: FeatureSpace, *, noise: float | N
 
 
 def _steps(evidence: Evidence) -> Iterator[str]:
-    local = evidence.observation.local
-    if local is not None and local.steps > 1 and not evidence.observation.adaptive:
+    """Weights that moved farther than those of any client through whose local steps the census was measured."""
+    seen, local = evidence.observation, evidence.observation.local
+    if local is None or local.steps == 1 or seen.adaptive or seen.scaled or seen.pruned:
+        return
+    weights, update = flatten(seen.params), flatten(seen.update)
+    inner = [name for name in weights if name.startswith("layers_") and name.endswith("kernel")]
+    most = max((_moved(weights[name], local.length * update[name]) for name in inner), default=0.0)
+    if most > MOVED:
         yield (
-            f"the update is a mean of {local.steps} local steps at a rate of {local.rate:g}: the weights moved on the "
-            "way, perhaps too far to be followed (the census) or to be taken for one gradient (grain)"
+            f"in {local.steps} local steps of {local.rate:g} a convolution moved rows by {most:.0%} of their length, "
+            f"farther than those of any client that was measured ({MOVED:.0%}): perhaps too far to be followed"
         )
+
+
+def _moved(weights: Any, change: Any) -> float:
+    """How far a kernel moved what enters it along the direction of the largest change, relative to what it makes of
+    that direction."""
+    ways, sizes, _ = np.linalg.svd(np.atleast_2d(np.asarray(change, np.float64)), full_matrices=False)
+    made = float(np.linalg.norm(ways[:, 0] @ np.atleast_2d(np.asarray(weights, np.float64))))
+    return float(sizes[0]) / made if made else 0.0
 
 
 def _columns(evidence: Evidence) -> Iterator[str]:

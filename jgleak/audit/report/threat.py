@@ -198,9 +198,9 @@ def _sends(protocol: str, spec: Mapping[str, Any]) -> str:
     beside = {
         "local_momentum": "momentum {:g}",
         "local_weight_decay": "weight decay {:g}",
-        "local_loader": "{} graphs a step",
     }
     said = [text.format(spec[name]) for name, text in beside.items() if spec.get(name)]
+    said += [f"{counted(spec['local_loader'], 'graph')} a step"] if spec.get("local_loader") else []
     steps += f" ({', '.join(said)})" if said else ""
     texts = {
         "fedsgd": f"the gradient over {graphs} of one client, in one round (FedSGD)",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from jgleak.attacks.attack import NEEDS
 from jgleak.attacks.registry import ATTACKS
 from jgleak.exposure.changes import Neighbours
+from jgleak.exposure.dark_units import dark_units
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import Finding
 from jgleak.exposure.recorded import how_often
@@ -53,11 +54,12 @@ def _finding(deployment: Deployment, group: Mapping[str, Standing]) -> Finding:
     needs = {name: list(other.needs) for name, other in group.items()}
     details = {"attacks": needs, "turns": list(standing.turns)}
     if standing.refusal is None:
+        dark = dark_units(deployment) if "census" in group else ""
         told = f"given {' and '.join(NEEDS[need] for need in standing.needs)}, " if standing.needs else ""
         return Finding(
             *(f"attack-{first}", "open", f"{said} {'applies' if one else 'apply'}."),
-            f"{told}{'it reads' if one else 'they read'} such updates of such a model. How often "
-            f"{'it succeeds' if one else 'they succeed'}: {how_often(deployment, group)}.",
+            f"{told}{'it reads' if one else 'they read'} such updates of such a model. {dark}"
+            f"How often {'it succeeds' if one else 'they succeed'}: {how_often(deployment, group)}.",
             f"refused with any one of: {'; '.join(standing.turns)}" if standing.turns else "",
             f"attack:{first}",
             details,

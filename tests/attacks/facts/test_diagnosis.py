@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 
-from jgleak.attacks.facts.diagnosis import _head, _skipped, diagnoses
+from jgleak.attacks.facts.diagnosis import MOVED, _head, _skipped, _steps, diagnoses
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import Silent
 from jgleak.attacks.facts.registry import facts
@@ -85,7 +85,6 @@ def test_nothing_is_wrong_with_an_honest_gradient(lab: Any, seen: Observation) -
 @pytest.mark.parametrize(
     ("words", "change"),
     [
-        ("3 local steps", lambda o: dataclasses.replace(o, protocol="fedavg", local=LocalTraining(0.1, 3))),
         ("0.5 times that of the loss 'ce': clipping", lambda o: times(0.5, o)),
         ("0.002 times that of the loss 'ce': clipping", lambda o: times(0.002, o)),
         ("3 times that of the loss 'ce': a loss that is not a mean", lambda o: times(3.0, o)),
@@ -95,6 +94,25 @@ def test_nothing_is_wrong_with_an_honest_gradient(lab: Any, seen: Observation) -
 )
 def test_what_the_file_does_not_mention_is_named(lab: Any, seen: Observation, words: str, change: Any) -> None:
     assert any(words in sentence for sentence in diagnoses(change(seen), lab.bare))
+
+
+def test_local_steps_are_named_where_they_moved_rows_far(lab: Any, seen: Observation) -> None:
+    """A convolution of one kernel entry, so that the share by which it moves a row is that of the entry."""
+
+    def told(moved: float, **fields: Any) -> bool:
+        local = LocalTraining(0.1, 3)
+        update = jax.tree.map(np.zeros_like, seen.update)
+        kernel = seen.params["layers_1"]["conv"]["kernel"]
+        change = np.zeros_like(kernel)
+        change[2, 0] = moved / local.length * np.linalg.norm(kernel[2])
+        update["layers_1"]["conv"]["kernel"] = change
+        steps = dataclasses.replace(seen, update=update, protocol="fedavg", local=local, **fields)
+        return any(
+            "3 local steps of 0.1 a convolution moved rows by" in said for said in _steps(Evidence(steps, lab.bare))
+        )
+
+    assert told(1.01 * MOVED) and not told(0.99 * MOVED)
+    assert not told(1.01 * MOVED, scaled=True), "the length is not that of the steps"
 
 
 @pytest.mark.parametrize("rate", [1e-3, 0.1])

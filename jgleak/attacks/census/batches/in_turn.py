@@ -65,7 +65,7 @@ def in_turn_unsupported(observation: Observation) -> str | None:
     if readout.maps == 1:
         return (
             "a readout without a hidden layer: its gradient has no more dimensions than the model has outputs, and "
-            "graphs of all steps lie in the same; use gradient matching (such as dlg)"
+            "graphs of all steps lie in the same; give it one (--head), or use gradient matching (such as dlg)"
         )
     if readout.additive == "pooled" and passes > 1:
         return (

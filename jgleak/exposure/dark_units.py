@@ -1,0 +1,44 @@
+"""Units that graphs leave dark behind pooling, by which the census tells graphs of several local steps apart."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from jgleak.attacks.census.batches.dark import MORE
+from jgleak.attacks.census.local_path import every_step_whole, moved
+from jgleak.exposure.deployment import Deployment
+from jgleak.federated.client import fedsgd
+from jgleak.graph import Graph
+
+
+def dark_units(deployment: Deployment) -> str:
+    """What the census needs of the map behind pooling where a local step sees some of a client's graphs, and how many
+    dark units the made-up graphs of ``Deployment.knowledge`` have where weights are given, as sentences; empty where it
+    needs none.
+    """
+    seen = deployment.seen
+    if seen is None or seen.batch_size == 1 or not moved(seen) or every_step_whole(seen):
+        return ""
+    if seen.model.readout.additive != "pooled":
+        return ""
+    needed = seen.batch_size - 1 + MORE
+    said = (
+        "The census tells graphs of several steps apart by units of the map behind pooling, of which each must leave "
+        f"{needed} or more dark"
+    )
+    if deployment.given is None:
+        return f"{said}: that depends on the weights. "
+    counts = [_dark(deployment, graph) for graph in deployment.knowledge.auxiliary]
+    units = np.shape(seen.model.readout.first(seen.model.readout_of(deployment.params))["kernel"])[1]
+    few = ", which are too few" if max(counts) < needed else ""
+    return f"{said}: at these weights random graphs leave {min(counts)} to {max(counts)} of {units}{few}. "
+
+
+def _dark(deployment: Deployment, graph: Graph) -> int:
+    """Units through which nothing flows back from a graph."""
+    model, labelled = deployment.model, dataclasses.replace(graph, y=0)
+    update = fedsgd(model, deployment.params, [labelled], deployment.space, loss=deployment.loss).update
+    kernel = np.asarray(model.readout.first(model.readout_of(update))["kernel"])
+    return int(np.sum(~np.any(kernel, axis=0)))
