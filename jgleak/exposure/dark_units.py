@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from jaxtyping import Bool
 
 from jgleak.attacks.census.batches.dark import MORE
 from jgleak.attacks.census.local_path import every_step_whole, moved
@@ -26,19 +27,19 @@ def dark_units(deployment: Deployment) -> str:
     needed = seen.batch_size - 1 + MORE
     said = (
         "The census tells graphs of several steps apart by units of the map behind pooling, of which each must leave "
-        f"{needed} or more dark"
+        f"{needed} or more dark that others light"
     )
     if deployment.given is None:
         return f"{said}: that depends on the weights. "
-    counts = [_dark(deployment, graph) for graph in deployment.knowledge.auxiliary]
-    units = np.shape(seen.model.readout.first(seen.model.readout_of(deployment.params))["kernel"])[1]
+    lit = np.stack([_lit(deployment, graph) for graph in deployment.knowledge.auxiliary])
+    counts = (lit.any(axis=0) & ~lit).sum(axis=1).tolist()
     few = ", which are too few" if max(counts) < needed else ""
-    return f"{said}: at these weights random graphs leave {min(counts)} to {max(counts)} of {units}{few}. "
+    return f"{said}: at these weights random graphs leave {min(counts)} to {max(counts)} of {lit.shape[1]}{few}. "
 
 
-def _dark(deployment: Deployment, graph: Graph) -> int:
-    """Units through which nothing flows back from a graph."""
+def _lit(deployment: Deployment, graph: Graph) -> Bool[np.ndarray, " U"]:
+    """The units through which something flows back to a graph."""
     model, labelled = deployment.model, dataclasses.replace(graph, y=0)
     update = fedsgd(model, deployment.params, [labelled], deployment.space, loss=deployment.loss).update
     kernel = np.asarray(model.readout.first(model.readout_of(update))["kernel"])
-    return int(np.sum(~np.any(kernel, axis=0)))
+    return np.any(kernel, axis=0)

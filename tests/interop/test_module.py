@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 import re
 import warnings
+from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.registry import get_attack
 from jgleak.features import FeatureSpace, onehot
-from jgleak.federated import LocalTraining
+from jgleak.federated import Knowledge, LocalTraining
 from jgleak.federated.observation import flatten, load
+from jgleak.graph import Graph
 from jgleak.interop import (
     GIN,
     BatchNorm,
@@ -618,3 +623,43 @@ def test_a_model_in_16_bits_is_read_with_its_noise(half: str) -> None:
         assert seen.noise == computed_noise(seen.update) and digits_of(seen.params) == DIGITS[half]
     with pytest.raises(ValueError, match="the description's output differs"):
         from_pyg(model, loss="ce", example=(x, edges, output + 0.2))
+
+
+def test_the_guide_s_lines_on_a_loader_give_an_update_whose_graphs_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model with one output, through local steps that take two of three graphs and the last one."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.conv2 = geometric.nn.GCNConv(9, 96), geometric.nn.GCNConv(96, 96)
+            self.lin1, self.lin2 = torch.nn.Linear(96, 128), torch.nn.Linear(128, 1)
+
+        def forward(self, x: Any, edge_index: Any, batch: Any) -> Any:
+            h = self.conv2(self.conv1(x, edge_index).relu(), edge_index).relu()
+            return geometric.nn.global_mean_pool(self.lin2(self.lin1(h).relu()), batch)
+
+    torch.manual_seed(0)
+    space = FeatureSpace((onehot("colour", "abcd"), onehot("degree", range(5))), degree="degree")
+    truths = [coloured([0, 1, 1, 2, 0], 1), coloured([1, 3, 2, 0], 0), coloured([2, 0, 3, 3], 1)]
+    rows = [torch.from_numpy(space.encode(graph.x)) for graph in truths]
+    edges = [torch.from_numpy(np.r_[graph.edges, graph.edges[:, ::-1]].T.copy()) for graph in truths]
+    labels = [torch.tensor([float(graph.y)]) for graph in truths]  # type: ignore[arg-type]
+    graphs = [geometric.data.Data(x=x, edge_index=e, y=y) for x, e, y in zip(rows, edges, labels, strict=True)]
+    monkeypatch.chdir(tmp_path)
+    run("loader", model=Net(), graphs=graphs, torch=torch, F=torch.nn.functional)
+    seen, _ = load("client.safetensors", space)
+    assert (
+        seen.loss == "bce" and seen.model.outputs == 1 and seen.local == LocalTraining(0.01, 2, loader=2, shuffled=True)
+    )
+    found = get_attack("census")(seen, Knowledge(space, max_n=6), key=jax.random.key(0), budget=Budget(time_limit=120))
+    assert found.stop == "match" and len(found.members) == 3
+    for truth in truths:
+        assert any(one.isomorphic(truth) and one.y == truth.y for own in found.members for one in own.graphs)
+
+
+def coloured(colours: list[int], y: int) -> Graph:
+    """A path whose nodes state their colours and degrees."""
+    edges = np.array([(v, v + 1) for v in range(len(colours) - 1)])
+    return Graph(np.stack([colours, np.bincount(edges.ravel())], axis=1).astype(np.int32), edges, y)

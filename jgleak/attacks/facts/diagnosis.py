@@ -29,7 +29,7 @@ from jgleak.plural import counted
 FITS = 1e-3
 """Relative distance from the head's gradient that rounding explains."""
 
-MOVED = 0.65
+MOVED = 0.08
 """The farthest that a convolution moved rows (``_moved``) in ten local steps of .03, of 50 molecules behind each of two
 models: the longest ways that were measured (``benchmarks/studies/local_steps.py``). The census reads most of them."""
 
