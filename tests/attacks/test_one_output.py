@@ -12,6 +12,7 @@ import pytest
 from scipy.special import expit
 
 from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.census.batches.number_of_graphs import numbers_of_graphs
 from jgleak.attacks.closed_form.labels import infer_counts, infer_label, infer_node_labels, prior_probability
 from jgleak.attacks.distance import gradient_distances, labelled_distance
 from jgleak.attacks.facts.diagnosis import diagnoses
@@ -24,6 +25,7 @@ from jgleak.federated.observation import flatten
 from jgleak.federated.rounds import accuracy, outputs
 from jgleak.gnn import GNN
 from jgleak.graph import Graph, GraphBatch
+from tests.clocks import HELD as FOREVER
 
 POOLED = {"readout": "pooled", "readout_widths": (64,), "last_act": True}
 
@@ -83,7 +85,9 @@ def test_the_gradient_is_that_of_pytorch_s_formula(label: int, smoothing: float,
         np.testing.assert_allclose(flatten(seen.update)[name], factor * leaf, atol=1e-6 * np.abs(leaf).max())
 
 
-@pytest.mark.parametrize(("name", "fields"), [("census", {}), ("census", POOLED), ("grain", {})])
+@pytest.mark.parametrize(
+    ("name", "fields"), [pytest.param("census", {}, marks=pytest.mark.slow), ("census", POOLED), ("grain", {})]
+)
 def test_a_gradient_gives_what_that_of_two_logits_gives(name: str, fields: dict[str, Any], lab: Any) -> None:
     truth = graphs(lab)[2]
     seen = sent(lab, [truth], **fields)
@@ -108,12 +112,12 @@ def test_one_graph_comes_back_through_local_steps(fields: dict[str, Any], lab: A
 @pytest.mark.parametrize(
     ("fields", "training"),
     [
-        pytest.param({}, {"steps": 1}, id="a batch, a readout per node"),
+        pytest.param({}, {"steps": 1}, id="a batch, a readout per node", marks=pytest.mark.slow),
         pytest.param(POOLED, {"steps": 1}, id="a batch, pooled"),
         pytest.param({}, {"loader": 1}, id="one a step, a readout per node"),
-        pytest.param({}, {"loader": 2, "steps": 2}, id="two a step, a readout per node"),
+        pytest.param({}, {"loader": 2, "steps": 2}, id="two a step, a readout per node", marks=pytest.mark.slow),
         pytest.param(POOLED | {"readout_widths": (256,)}, {"loader": 1}, id="one a step, pooled"),
-        pytest.param(POOLED, {"steps": 2, "rate": 0.01}, id="all in every step, pooled"),
+        pytest.param(POOLED, {"steps": 2, "rate": 0.01}, id="all in every step, pooled", marks=pytest.mark.slow),
     ],
 )
 def test_several_graphs_come_back(fields: dict[str, Any], training: dict[str, Any], lab: Any, tmp_path: Path) -> None:
@@ -193,6 +197,11 @@ def test_facts_and_counts_of_a_batch(lab: Any) -> None:
     np.testing.assert_array_equal(infer_counts(seen, chance), [1, 4])
     smooth = sent(lab, some, "bce+smoothing:0.3", **SMALL)
     np.testing.assert_array_equal(infer_counts(smooth, chance), [1, 4])
+
+
+def test_the_number_of_graphs_follows_from_their_labels(lab: Any) -> None:
+    """One of two labels explains each pooled row, and then no other number is left to try."""
+    assert list(numbers_of_graphs(sent(lab, graphs(lab), **POOLED), FOREVER)) == [3]
 
 
 def test_accuracy_is_by_the_score_s_sign(lab: Any) -> None:

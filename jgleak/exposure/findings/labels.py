@@ -50,6 +50,7 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
         yield Finding("labels", "closed", "No sign of the last bias shows a label.", f"{reason}.", why, by, details)
         return
     two = loss.classes(model.outputs) > model.outputs
+    each = "the output" if model.outputs == 1 else f"each of {counted(model.outputs, 'output')}"
     if several:
         what = "Signs of the last bias's gradient may show labels that occur."
         why = "an entry below 0 belongs to a label that occurs; where there are as many as the model expects, none is"
@@ -60,7 +61,6 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
         why = "it is below 0 where the label is" + " 1" * two
     yield Finding(
         *("labels", "open" if blurred or several else "leaks", what),
-        f"it is p - y for each of {counted(model.outputs, 'output')}, and p lies between 0 and 1: "
-        f"{'; '.join([why, *blurred])}.",
+        f"it is p - y for {each}, and p lies between 0 and 1: {'; '.join([why, *blurred])}.",
         *("freeze the last bias" + ("" if loss.masked else ", or smooth the labels"), by, details),
     )
