@@ -13,6 +13,8 @@ from scipy.special import expit
 
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.census.batches.number_of_graphs import numbers_of_graphs
+from jgleak.attacks.census.followed import label_of
+from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.closed_form.labels import infer_counts, infer_label, infer_node_labels, prior_probability
 from jgleak.attacks.distance import gradient_distances, labelled_distance
 from jgleak.attacks.facts.diagnosis import diagnoses
@@ -101,10 +103,12 @@ def test_a_gradient_gives_what_that_of_two_logits_gives(name: str, fields: dict[
         )
 
 
-@pytest.mark.parametrize("fields", [{}, POOLED], ids=["a readout per node", "pooled"])
-def test_one_graph_comes_back_through_local_steps(fields: dict[str, Any], lab: Any) -> None:
-    truth = graphs(lab)[1]
-    found = attack(lab, "census", trained(lab, [truth], fields, steps=3), max_n=8)
+@pytest.mark.parametrize(("fields", "label"), [({}, 0), (POOLED, 1)], ids=["a readout per node", "pooled"])
+def test_one_graph_comes_back_through_local_steps(fields: dict[str, Any], label: int, lab: Any) -> None:
+    truth = dataclasses.replace(graphs(lab)[1], y=label)
+    seen = trained(lab, [truth], fields, steps=3)
+    assert label_of(CensusProblem.of(seen, Knowledge(lab.space))) == label
+    found = attack(lab, "census", seen, max_n=8)
     assert found.stop == "match" and lists(found, truth)
     assert found.gradient_distance is not None and found.gradient_distance < 1e-6
 
@@ -144,11 +148,20 @@ def test_other_attacks_name_one_of_two_classes(name: str, label: int, lab: Any) 
 SMALL: dict[str, Any] = {"hidden": 16, "readout": "pooled", "readout_widths": (), "layers": 1}
 
 
-def test_the_closed_form_reads_a_graph(lab: Any) -> None:
-    truth = dataclasses.replace(lab.random(6, 3), y=0)
+@pytest.mark.parametrize(("label", "loss"), [(0, "bce"), (1, "bce+smoothing:0.1")])
+def test_the_closed_form_reads_a_graph(label: int, loss: str, lab: Any) -> None:
+    """Smoothed labels are told by the likelier class."""
+    truth = dataclasses.replace(lab.random(6, 3), y=label)
     shown = {"readout": "flattened", "slots": 8, "conv": "sage", "act": "sigmoid", "bias": True, "hidden": 16}
-    found = attack(lab, "closed-form", sent(lab, [truth], **shown))
-    assert found.best is not None and found.best.y == 0 and found.best.isomorphic(truth)
+    found = attack(lab, "closed-form", sent(lab, [truth], loss, **shown))
+    assert found.best is not None and found.best.y == label and found.best.isomorphic(truth)
+
+
+def test_the_census_reads_a_node_task(lab: Any) -> None:
+    truth = lab.path([0, 1, 2], y=np.array([1, 0, 1]))
+    found = attack(lab, "census", sent(lab, [truth], per_node=True, hidden=64), max_n=4)
+    assert found.stop == "match" and any(graph.isomorphic(truth) for graph in found.graphs)
+    assert all(sorted(np.asarray(graph.y)) == [0, 1, 1] for graph in found.graphs)
 
 
 def test_labels_of_nodes_are_read(lab: Any) -> None:

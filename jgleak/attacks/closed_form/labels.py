@@ -69,8 +69,8 @@ def names_no_class(observation: Observation, doubt: float = 0.0) -> bool:
     ``doubt`` is how far noise may have moved an entry; with any, zeros say nothing.
     """
     loss, model = Loss.of(observation.loss), observation.model
-    if loss.masked or loss.regression or model.node_level or loss.classes(model.outputs) > model.outputs:
-        return False  # one score names a class by either sign
+    if loss.masked or loss.regression or model.node_level:
+        return False
     if observation.batch_size > 1 or observation.pruned:
         return False
     gradient = model.output_bias(observation.update)
