@@ -142,6 +142,7 @@ def test_other_attacks_name_one_of_two_classes(name: str, label: int, lab: Any) 
     seen = sent(lab, [truth], **SMALL)
     options = {"steps": "5"} if name != "empty" else {}
     found = attack(lab, name, seen, n=truth.n, auxiliary=public, **options)
+    assert found.best is not None
     assert found.best.y in ((0, 1) if name == "dlg" else (label,)) and np.isfinite(found.gradient_distance or 0.0)
 
 

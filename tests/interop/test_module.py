@@ -595,7 +595,9 @@ def test_a_gradient_of_training_mode_is_not_read_in_evaluation_mode(kind: str) -
     assert from_pyg(model, loss="ce", sent=sent, deterministic=True).statistics is not None
     model.eval()
     for example in (None, (x, edges, model(x, edges, batch))):
-        with pytest.raises(ValueError, match="gradient: in evaluation mode .* it is zero: the norm was in training mode .*sent="):
+        with pytest.raises(
+            ValueError, match="gradient: in evaluation mode .* it is zero: the norm was in training mode .*sent="
+        ):
             from_pyg(model, loss="ce", example=example)
     backward()
     assert from_pyg(model, loss="ce", example=(x, edges, model(x, edges, batch))).statistics is None

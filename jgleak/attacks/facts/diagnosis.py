@@ -79,8 +79,9 @@ def _steps(evidence: Evidence) -> Iterator[str]:
 def _moved(weights: Any, change: Any) -> float:
     """How far a kernel moved what enters it along the direction of the largest change, relative to what it makes of
     that direction."""
-    ways, sizes, _ = np.linalg.svd(np.atleast_2d(np.asarray(change, np.float64)), full_matrices=False)
-    made = float(np.linalg.norm(ways[:, 0] @ np.atleast_2d(np.asarray(weights, np.float64))))
+    kernel, moved = (np.asarray(one, np.float64).reshape(-1, np.shape(one)[-1]) for one in (weights, change))
+    ways, sizes, _ = np.linalg.svd(moved, full_matrices=False)
+    made = float(np.linalg.norm(ways[:, 0] @ kernel))
     return float(sizes[0]) / made if made else 0.0
 
 
