@@ -198,11 +198,12 @@ got; *nothing*: a guess (`random`) that is told the number of atoms and sees no 
 client of *B* molecules takes one a step, in the same order in every pass; the census knows neither order nor sizes.
 *2 of B a step*: it takes two, once; three likewise.
 *All B a step*: a client of *B* molecules takes all of them in every step; the census knows *B*, and not their sizes.
-*One output*: the score of class 1 under binary cross-entropy; other models have two. *GSM-1*: GRAIN's similarity of the first graph listed to the molecule. *Exact*: that graph is the molecule; *in set*:
-it is listed; *unique*: certified to be the only one; *wrong*: of these, those beside another truth. Rates in percent
-with 95 % intervals. Development looked at other draws; of clients with several molecules at those of seed 5 too, but
-not in several passes; of seed 6 at none. Of *2 of B a step* it looked at clients of seed 7, and, before the last change
-to the search, at the rates of both draws of the rows with *B* = 4; of these steps behind pooling at clients of seed 7
+*One output*: the score of class 1 under binary cross-entropy; other models have two. *GSM-1*: GRAIN's similarity of the
+first graph listed to the molecule. *Exact*: that graph is the molecule; *in set*: it is listed; *unique*: certified to
+be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 % intervals. Development looked
+at other draws; of clients with several molecules at those of seed 5 too, but not in several passes; of seed 6 at none.
+Of *2 of B a step* it looked at clients of seed 7, and, before the last change to the search, at the rates of both draws
+of the rows with *B* = 4; of these steps behind pooling, and of one output, at clients of seed 7
 alone."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
