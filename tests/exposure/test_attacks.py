@@ -76,6 +76,14 @@ def test_units_that_graphs_leave_dark_are_counted_at_given_weights(lit: float) -
     assert ("which are too few" in said) == (max(counts) < 10) and (lit == 0.0 or counts == [0, 0, 0])
 
 
+def test_one_graph_with_enough_dark_units_is_not_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    lit = iter([np.arange(16) < 16, np.arange(16) < 4, np.arange(16) < 0])
+    monkeypatch.setattr("jgleak.exposure.dark_units._lit", lambda *_: next(lit))
+    bare = Deployment(pooled(), SPACE, some_a_step(1))
+    said = standing(dataclasses.replace(bare, given=bare.params))["census"].why
+    assert "random graphs leave 0 to 16 of 16. " in said
+
+
 def pooled_row(model: Any, *graph: Any) -> Any:
     return model.readout.pool(model.states(*graph)[-1], graph[2])
 

@@ -379,3 +379,17 @@ def test_spans_are_measured_against_all_nodes_of_an_update() -> None:
     seen = Subspace.of_gradient(sent(Deployment(narrow, SPACE)).update["layers_0"]["conv"]["kernel"])
     assert not seen.informative, "four nodes of three kinds and more"
     assert Subspace.of_gradient(sent(Deployment(pooled(), SPACE)).update["layers_0"]["conv"]["kernel"]).informative
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_output_shows_a_class_by_its_sign(count: int) -> None:
+    model = pooled().clone(readout=Pooled("mean", MLP((16, 1))))
+    deployment = Deployment(model, SPACE, Clients(loss="bce", batch_size=count))
+    finding = only("labels", deployment)
+    shown = "below 0 where the label is 1" if count == 1 else "below 0 it shows that class 1 occurs"
+    assert "it is p - y for the output" in finding.why and shown in finding.why
+    for label in (0, 1):
+        graphs = [dataclasses.replace(graph, y=label) for graph in GRAPHS[:count]]
+        seen = fedsgd(model, deployment.params, graphs, SPACE, loss="bce")
+        fact = facts(seen, SPACE).found[finding.shown_by.removeprefix("fact:")]
+        assert fact.value == (label if count == 1 else [label])
