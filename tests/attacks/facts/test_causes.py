@@ -39,8 +39,10 @@ def said(check: Callable[[Evidence], Iterator[str]], found: Evidence) -> str:
 
 
 def test_several_steps_are_said() -> None:
-    assert "a mean of 2 local steps at a rate of 0.25" in said(_steps, evidence(PLAIN, **TWO))
-    for marks in ({}, ONE, ADAM):
+    """Where they moved rows farther than was measured."""
+    far, near = ({"protocol": "fedavg", "local": LocalTraining(rate, 2)} for rate in (100.0, 1e-6))
+    assert "in 2 local steps of 100 a convolution moved rows" in said(_steps, evidence(PLAIN, **far))
+    for marks in ({}, ONE, ADAM, near):
         assert not said(_steps, evidence(PLAIN, **marks))
 
 
