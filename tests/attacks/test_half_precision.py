@@ -26,9 +26,10 @@ from jgleak.precision import COMPUTED, DIGITS, SINGLE, computed_noise, digits_of
 
 def computed_in(dtype: Any, model: GNN, params: Any, graph: Graph, space: FeatureSpace) -> Observation:
     """What a client sends that holds everything in 16 bits, from the rows to the gradient."""
-    short = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), params)
-    one = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), GraphBatch.from_graphs([graph], space))
-    shown = one.dense._replace(nodes=one.dense.nodes.astype(dtype), adjacency=one.dense.adjacency.astype(dtype))
+    cast = lambda leaf: jnp.asarray(np.asarray(leaf).astype(jnp.dtype(dtype)))  # noqa: E731
+    short = jax.tree.map(cast, params)
+    one = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0]), GraphBatch.from_graphs([graph], space))
+    shown = one.dense._replace(nodes=cast(one.dense.nodes), adjacency=cast(one.dense.adjacency))
     update = jax.grad(lambda p: graph_loss(model, p, shown, one.labels, "ce"))(short)
     sent, back = (jax.tree.map(np.asarray, tree) for tree in (short, update))
     return Observation(model, sent, back, "ce")
@@ -40,8 +41,8 @@ def half(request: pytest.FixtureRequest) -> str:
 
 
 def test_the_noise_is_read_off_the_numbers_where_a_file_states_none(half: str, lab: Any, tmp_path: Path) -> None:
-    model = lab.model(hidden=16, readout_widths=(8,))
-    seen = computed_in(half, model, lab.params(model), lab.path([0, 1, 2, 1]), lab.space)
+    graph, model = lab.random(6, 1), lab.model(hidden=32, readout_widths=(16,))
+    seen = computed_in(half, model, lab.params(model), graph, lab.space)
     wide = dataclasses.replace(seen, update=jax.tree.map(lambda leaf: leaf.astype(np.float32), seen.update))
     wanted = COMPUTED * rounding(seen.update, DIGITS[half])
     for sent in (seen, wide):  # in 32 bits they use no more of them
@@ -49,7 +50,7 @@ def test_the_noise_is_read_off_the_numbers_where_a_file_states_none(half: str, l
         assert load(tmp_path / "seen")[0].noise == pytest.approx(wanted)
     save(tmp_path / "stated", dataclasses.replace(seen, noise=1e-3), lab.space)
     assert load(tmp_path / "stated")[0].noise == 1e-3
-    single = lab.observe(model, lab.path([0, 1, 2, 1]))
+    single = lab.observe(model, graph, "ce")
     save(tmp_path / "single", single, lab.space)
     assert load(tmp_path / "single")[0].noise is None and digits_of(single.update) == SINGLE
     assert computed_noise(jax.tree.map(np.zeros_like, seen.update)) is None
@@ -83,8 +84,8 @@ def test_what_is_said_of_a_client_in_16_bits_is_exact_or_nothing(half: str, lab:
 
 def test_rows_that_16_bits_cannot_hold_are_no_sign_of_raw_columns(half: str, lab: Any) -> None:
     """They are zero because they are small; in 32 bits a row of zeros says that columns are raw."""
-    model = lab.model(hidden=16, readout_widths=(8,))
-    seen = computed_in(half, model, lab.params(model), lab.path([0, 1, 2, 1]), lab.space)
+    model = lab.model(hidden=32, readout_widths=(16,))
+    seen = computed_in(half, model, lab.params(model), lab.random(6, 1), lab.space)
     conv = {"kernel": seen.update["layers_0"]["conv"]["kernel"].copy()}
     conv["kernel"][0] = 0
     seen = dataclasses.replace(seen, update={**seen.update, "layers_0": {"conv": conv}})

@@ -45,7 +45,7 @@ def same_labels(found: Graph, truth: Graph) -> bool:
 )
 def test_exact_attacks_stay_exact(name: str, fields: dict[str, Any], lab: Any) -> None:
     model = lab.model(classes=TASKS, **fields)
-    graphs = lab.path([1]), lab.path([0, 1, 2]), lab.ring([0, 0, 1, 2, 3]), lab.random(7, 1)
+    graphs = lab.path([1]), lab.ring([0, 0, 1, 2, 3])
     for seed, graph in enumerate(graphs):
         truth = labelled(graph, seed)
         found = attack(name, lab.observe(model, truth, LOSS), Knowledge(lab.space, max_n=10))
@@ -67,7 +67,7 @@ def test_the_census_reads_the_other_losses_of_several_tasks(loss: str, lab: Any)
 
 @pytest.mark.parametrize(
     "defense",
-    [pytest.param("gaussian:1e-5", marks=pytest.mark.slow), "clip:0.01", "clip:0.01+gaussian:1e-8"],
+    [*(pytest.param(one, marks=pytest.mark.slow) for one in ("gaussian:1e-5", "clip:0.01")), "clip:0.01+gaussian:1e-8"],
 )
 def test_the_census_finds_labels_behind_noise_and_clipping(defense: str, lab: Any) -> None:
     """No task's derivative is exactly zero under noise: labels are those that fit best."""
@@ -86,7 +86,7 @@ def test_the_census_certifies_molecules(readout: str) -> None:
         in_features=data.space.width, hidden=128, classes=TASKS, readout=readout, readout_widths=(64,), last_act=True
     )
     params = model.initial(key=jax.random.key(1))
-    for seed, graph in enumerate(data.graphs[:3]):
+    for seed, graph in enumerate(data.graphs[:1]):
         truth = labelled(graph, seed)
         observation = fedsgd(model, params, [truth], data.space, loss=LOSS)
         found = attack("census", observation, Knowledge(data.space))

@@ -15,8 +15,8 @@ from jgleak.defenses.prune import bounds, seen_part
 compiled_bounds, compiled_part = jax.jit(bounds), jax.jit(seen_part)
 
 
-@given(st.integers(0, 1000), st.sampled_from([0.1, 0.5, 0.9, 0.99]))
-@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.sampled_from([0.5, 0.99]))
+@settings(max_examples=10, deadline=None)
 def test_the_gradient_behind_a_pruned_update_is_told_from_others(seed: int, share: float) -> None:
     rng = np.random.default_rng(seed)
     gradient = {"kernel": rng.normal(size=(7, 5)).astype(np.float32), "bias": rng.normal(size=5).astype(np.float32)}

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from rdkit import Chem
@@ -74,10 +73,17 @@ def logit(state: Any, x: Any, edges: Any, bonds: Any) -> Any:
 
 def observed(text: str, steps: list[Step]) -> tuple[Any, Graph]:
     state, (x, edges, bonds) = initial(), arrays(text)
-    loss = lambda s: jax.nn.softplus(-logit(s, x, edges, bonds)[0])  # noqa: E731 - of label 1
-    slopes = jax.tree.map(np.asarray, jax.grad(loss)({k: jnp.asarray(v) for k, v in state.items()}))
-    output = np.asarray(logit({k: jnp.asarray(v) for k, v in state.items()}, x, edges, bonds))[None]
-    seen = from_arrays(state, slopes, steps, loss="bce", example=Example(x, edges, output, edge_rows=bonds))
+
+    @jax.jit
+    def sent(state: dict[str, Any]) -> tuple[Any, Any]:
+        def loss(state: dict[str, Any]) -> tuple[Any, Any]:  # of label 1
+            output = logit(state, x, edges, bonds)
+            return jax.nn.softplus(-output[0]), output
+
+        return jax.grad(loss, has_aux=True)(state)
+
+    slopes, output = jax.tree.map(np.asarray, sent(state))
+    seen = from_arrays(state, slopes, steps, loss="bce", example=Example(x, edges, output[None], edge_rows=bonds))
     classes = list(ogb_bonds().values())
     half = edges.shape[1] // 2
     kinds = np.array([classes.index(tuple(row)) for row in bonds[:half].tolist()])

@@ -243,7 +243,7 @@ def test_label_and_node_order_change_nothing() -> None:
     params = weights(model, 0)
     population = Population(model, params, space, small_graphs(5, space))
     rng = np.random.default_rng(0)
-    for place in [*population.shared(0)[:2], *rng.integers(len(population.graphs), size=2).tolist()]:
+    for place in [population.shared(0)[0], int(rng.integers(len(population.graphs)))]:
         graph = population.graphs[place]
         sets = []
         for label in (0, 1):

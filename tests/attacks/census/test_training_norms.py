@@ -50,7 +50,9 @@ def attacked(observation: Any, n: int | None, attack: Any = None) -> Any:
     )
 
 
-@pytest.mark.parametrize(("model", "pooling"), list(zip(MODELS, ("mean", "sum", "mean"), strict=True)))
+@pytest.mark.parametrize(
+    ("model", "pooling"), [("behind GIN, and inside the second", "sum"), ("behind a wide GCN", "mean")]
+)
 def test_the_graph_is_found_and_no_other(model: str, pooling: str) -> None:
     graph, observation = observed("indole", MODELS[model], pooling)
     found = attacked(observation, graph.n)
@@ -72,6 +74,7 @@ def test_the_number_of_nodes_follows_from_the_statistics() -> None:
     graph, observation = observed("indole", gin())
     found = attacked(observation, None)
     assert found.best.isomorphic(graph) and found.certificate.status == "unique"
+    assert found.gradient_distance < 1e-4
     assert any(f"the graph has {graph.n} nodes" in said for said in found.certificate.conditions)
 
 

@@ -175,3 +175,51 @@ def test_a_part_that_is_frozen_leaves_the_last_gradient_alone(part: str, says: b
     frozen = dataclasses.replace(sage.model, frozen=(part,))
     observation = Observation(frozen, sage.params, frozen.trained(sage.update), "ce")
     assert (LastLayers.of(observation, most=1000) is not None) == says
+
+
+def made_up() -> tuple[LastLayers, np.ndarray, np.ndarray, np.ndarray]:
+    """Two classes over three units, of which the last is off everywhere; states, rows and roots of five blocks."""
+    rng = np.random.default_rng(3)
+    states = np.abs(rng.normal(size=(5, 3)))
+    states[2, 1] = 0.0
+    states[:, 2] = 0.0
+    states[0] = 0.0  # a block whose units are all off
+    states[4, 2] = 0.5  # one that cannot be in the graph
+    states[1, 2] = 1e-7  # rounding
+    rows = rng.normal(size=(5, 4))
+    states[3], rows[3], rows[1] = states[2], rows[2], rows[2]  # equal blocks, and one that differs in its state alone
+    basis = np.linalg.qr(rng.normal(size=(4, 2)))[0]
+    last, before = np.abs(rng.normal(size=(3, 2))), rng.normal(size=(3, 3))
+    last[2] = 0.0
+    layers = LastLayers(before, (("mixed", basis),), last, rng.normal(size=(3, 2)), True)
+    return layers, states, rows, np.array([7, 9, 9, 4, 4])
+
+
+def test_columns_of_a_block_are_its_part_of_both_gradients() -> None:
+    layers, states, rows, roots = made_up()
+    cone = BlockCone(layers, states, lambda kind: {"mixed": rows}[kind], roots, most=4)
+    assert cone.possible.tolist() == [0, 1, 2, 3] and cone.blocks.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    parts = [np.linalg.norm(layers.before), np.linalg.norm(layers.last)]
+    goal = np.r_[layers.before.ravel() / parts[0], layers.last.T.ravel() / parts[1]]
+    np.testing.assert_allclose(cone.goal, goal / np.sqrt(2.0))
+    for number, column in enumerate(cone.columns(np.arange(8))):
+        block, unit = divmod(number, 2)
+        entering = np.r_[rows[block] @ layers.bases[0][1], 1.0]  # the bias last
+        before = np.outer(entering, (states[block] > 0.0) * layers.weights[:, unit]) / parts[0]
+        last = np.zeros((2, 3))
+        last[unit] = states[block] / parts[1]
+        whole = np.r_[before.ravel(), last.ravel()]
+        np.testing.assert_allclose(column, whole / (np.linalg.norm(whole) or 1.0), atol=1e-12)
+    first, second, third, fourth = cone.alike
+    assert third == fourth and len({first, second, third}) == 3
+    assert len(set(cone.groups.tolist())) == 6 and cone.groups[2:4].tolist() == cone.groups[4:6].tolist()
+
+
+def test_a_block_counts_with_a_tenth_of_what_one_of_equal_nodes_gets_back() -> None:
+    layers, states, rows, roots = made_up()
+    cone = BlockCone(layers, states, lambda _: rows, roots, most=4)
+    some = np.array([2, 4, 3, 5, 7])  # two blocks of the first class, three of the second, which gets back 41 in all
+    for last, counted in ((1.03, True), (1.02, False)):  # a tenth of a quarter of 41 is 1.025
+        back = np.array([1.03, 0.5, 20.0, 41.0 - 20.0 - last, last])
+        found = cone.counts(some, back * cone.lengths[some // 2, some % 2])
+        assert found.tolist() == [True, False, True, True, counted]

@@ -47,10 +47,10 @@ def check(found: Reconstruction, truth: Graph) -> None:
     ("fields", "names"),
     [
         ({}, (*SMALL, "caffeine")),
-        ({"act": "gelu"}, SMALL),
-        ({"conv": "gat"}, SMALL),
-        ({"conv": "sage"}, SMALL),
-        ({"layers": 3}, SMALL),
+        ({"act": "gelu"}, SMALL[1:]),
+        ({"conv": "gat"}, SMALL[1:]),
+        ({"conv": "sage"}, SMALL[1:]),
+        ({"layers": 3}, SMALL[1:]),
     ],
     ids=["gcn", "gelu", "gat", "sage", "three layers"],
 )

@@ -168,13 +168,14 @@ def test_the_error_is_the_mean_over_the_real_nodes(public: PublicGraphs) -> None
     assert not np.all(graphs.mask), "some graphs are padded"
     rows = jax.random.uniform(key, (*graphs.mask.shape, gra_gfa.WIDTH))
     network = gra_gfa.Features(graphs.nodes.shape[-1])
-    params: Any = network.init(jax.random.key(4), rows[0], graphs.adjacency[0], graphs.mask[0])["params"]
-    made = [
-        gra_gfa.features(params, public.groups, *one) for one in zip(rows, graphs.adjacency, graphs.mask, strict=True)
-    ]
+    shown = [tuple(map(np.asarray, one)) for one in zip(rows, graphs.adjacency, graphs.mask, strict=True)]
+    params: Any = jax.jit(network.init)(jax.random.key(4), *shown[0])["params"]
+    make = jax.jit(lambda *one: gra_gfa.features(params, public.groups, *one))
+    made = [make(*one) for one in shown]
     off = np.stack(made) - np.asarray(graphs.nodes)
     expected = float(np.mean(off[np.asarray(graphs.mask)] ** 2))
-    assert float(gra_gfa.error(params, public.groups, key, graphs)) == pytest.approx(expected, rel=1e-5)
+    error = jax.jit(lambda: gra_gfa.error(params, public.groups, key, graphs))
+    assert float(error()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_generator_holds_every_client_and_the_smaller_public_graphs(lab: Any, client: Any) -> None:

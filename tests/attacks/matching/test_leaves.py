@@ -33,6 +33,11 @@ def sent(*arguments: Any) -> Any:
     return jax.tree.map(jnp.asarray, compressed(*arguments))
 
 
+def slope(value: Any, at: Any) -> Any:
+    """A derivative, compiled as one program."""
+    return jax.jit(jax.grad(value))(at)
+
+
 def dense(leaf: Outer) -> np.ndarray:
     return np.einsum("rf,trd->tfd", *(np.asarray(part, np.float64) for part in leaf))
 
@@ -104,16 +109,16 @@ def test_several_gradients_of_one_kernel_are_compared_one_by_one(one: Any) -> No
     seen, weights = jnp.asarray(rng.normal(size=(3, F, D)), jnp.float32), jnp.asarray([1.0, -2.0, 0.5])
     by_hand = jnp.einsum("rf,trd->tfd", *found)
     np.testing.assert_allclose(one(found, formed(seen)), one(by_hand, seen), rtol=1e-4, atol=1e-2)
-    slopes = jax.grad(lambda leaf: weights @ one(leaf, formed(seen)))(found)
-    wanted = jax.grad(lambda leaf: weights @ one(jnp.einsum("rf,trd->tfd", *leaf), seen))(found)
+    slopes = slope(lambda leaf: weights @ one(leaf, formed(seen)), found)
+    wanted = slope(lambda leaf: weights @ one(jnp.einsum("rf,trd->tfd", *leaf), seen), found)
     for a, b in zip(slopes, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * float(np.abs(b).max()))
 
 
 def test_a_small_kernels_gradient_has_a_derivative_too() -> None:
     found, seen = outer(0), formed(dense(outer(1)))
-    slope = jax.grad(lambda columns: leaves.gap(found, Dense(columns))[0])(seen.columns)
-    np.testing.assert_allclose(slope, 2 * (seen.columns - formed(dense(found)).columns), rtol=1e-4, atol=1e-4)
+    slopes = slope(lambda columns: leaves.gap(found, Dense(columns))[0], seen.columns)
+    np.testing.assert_allclose(slopes, 2 * (seen.columns - formed(dense(found)).columns), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner, leaves.exact_gap])
@@ -123,7 +128,7 @@ def test_whole_gradients_are_compared_without_forming_the_other(one: Any) -> Non
     whole = sent(truth, ROWS)
     np.testing.assert_allclose(one(found, whole), one(found, formed(truth)), rtol=1e-4)
     np.testing.assert_allclose(leaves.wanted(whole), leaves.wanted(formed(truth)), rtol=1e-5)
-    slopes = [jax.grad(lambda leaf, seen=seen: one(leaf, seen)[0])(found) for seen in (whole, formed(truth))]
+    slopes = [slope(lambda leaf, seen=seen: one(leaf, seen)[0], found) for seen in (whole, formed(truth))]
     for a, b in zip(*slopes, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(b).max())
 
@@ -152,7 +157,7 @@ def test_of_a_pruned_kernel_only_what_was_sent_counts_and_what_was_too_large_to_
         return jnp.sum(shown * sent) if one is leaves.inner else jnp.sum((shown - sent) ** 2)
 
     np.testing.assert_allclose(one(found, seen), [by_hand(found)], rtol=1e-4)
-    slopes = jax.grad(lambda leaf: one(leaf, seen)[0])(found), jax.grad(by_hand)(found)
+    slopes = slope(lambda leaf: one(leaf, seen)[0], found), slope(by_hand, found)
     for a, b in zip(*slopes, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * float(np.abs(b).max()))
     assert float(leaves.gap(outer(4), seen)[0]) < 1e-8 * float(leaves.wanted(seen)[0])
@@ -168,8 +173,9 @@ def test_of_a_pruned_bias_too() -> None:
 @pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner], ids=["gap", "size", "inner"])
 def test_derivatives_in_factors(one: Any) -> None:
     found, truth = outer(3), dense(outer(4)).astype(np.float32)
-    by_factors = jax.grad(lambda leaf: one(leaf, sent(truth, ROWS))[0])(found)
-    by_hand = jax.grad(lambda leaf: one(jnp.einsum("rf,trd->tfd", *leaf), jnp.asarray(truth))[0])(found)
+    seen = sent(truth, ROWS)
+    by_factors = slope(lambda leaf: one(leaf, seen)[0], found)
+    by_hand = slope(lambda leaf: one(jnp.einsum("rf,trd->tfd", *leaf), jnp.asarray(truth))[0], found)
     for a, b in zip(by_factors, by_hand, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(b).max())
 

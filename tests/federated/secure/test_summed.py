@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
 from jgleak.datasets import embedded
-from jgleak.federated import fedsgd
+from jgleak.federated import Observation, fedsgd
 from jgleak.federated.secure import FixedPoint, summed
 from jgleak.gnn import standard
 
 DATA = embedded()
 MODEL = standard(DATA.space.width, hidden=8)
-PARAMS = MODEL.initial(key=jax.random.key(0))
 FINE = FixedPoint(bound=8.0, fraction=40)
-CLIENTS = [
-    fedsgd(MODEL, PARAMS, graphs, DATA.space, loss="bce")
-    for graphs in (DATA.graphs[:1], DATA.graphs[1:4], DATA.graphs[4:6])
-]
+
+
+@functools.cache
+def params() -> Any:
+    return MODEL.initial(key=jax.random.key(0))
+
+
+@functools.cache
+def clients() -> list[Observation]:
+    """Of one, three and two graphs."""
+    parts = DATA.graphs[:1], DATA.graphs[1:4], DATA.graphs[4:6]
+    return [fedsgd(MODEL, params(), graphs, DATA.space, loss="bce") for graphs in parts]
 
 
 def test_the_sum_is_the_update_of_one_client_with_all_graphs() -> None:
-    """Clients of one, three and two graphs, against the model's own mean over six."""
-    seen, whole = summed(CLIENTS, FINE), fedsgd(MODEL, PARAMS, DATA.graphs[:6], DATA.space, loss="bce")
+    """Against the model's own mean over six."""
+    seen, whole = summed(clients(), FINE), fedsgd(MODEL, params(), DATA.graphs[:6], DATA.space, loss="bce")
     assert seen.batch_size == whole.batch_size == 6
     for own, other in zip(jax.tree.leaves(seen.update), jax.tree.leaves(whole.update), strict=True):
         np.testing.assert_allclose(own, other, atol=1e-7 * float(np.abs(other).max()) + 1e-9)
@@ -36,20 +45,22 @@ def test_steps_bound_what_rounding_takes() -> None:
     far = [
         float(np.abs(own - other).max())
         for own, other in zip(
-            jax.tree.leaves(summed(CLIENTS, coarse).update), jax.tree.leaves(summed(CLIENTS, FINE).update), strict=True
+            jax.tree.leaves(summed(clients(), coarse).update),
+            jax.tree.leaves(summed(clients(), FINE).update),
+            strict=True,
         )
     ]
-    assert 0.1 * coarse.step / 6 < max(far) <= (len(CLIENTS) / 2 + 1e-3) * coarse.step / 6
+    assert 0.1 * coarse.step / 6 < max(far) <= (len(clients()) / 2 + 1e-3) * coarse.step / 6
 
 
 def test_clients_of_different_rounds_or_defended_ones_are_refused() -> None:
     with pytest.raises(ValueError, match="a sum needs one client"):
         summed([], FINE)
     with pytest.raises(ValueError, match="not of one round"):
-        summed([CLIENTS[0], dataclasses.replace(CLIENTS[1], loss="ce")], FINE)
+        summed([clients()[0], dataclasses.replace(clients()[1], loss="ce")], FINE)
     with pytest.raises(ValueError, match="unclipped and unpruned"):
-        summed([CLIENTS[0], dataclasses.replace(CLIENTS[1], scaled=True)], FINE)
+        summed([clients()[0], dataclasses.replace(clients()[1], scaled=True)], FINE)
     with pytest.raises(ValueError, match="adds up 1 at most"):
-        summed(CLIENTS[:2], dataclasses.replace(FINE, addends=1))
+        summed(clients()[:2], dataclasses.replace(FINE, addends=1))
     with pytest.raises(ValueError, match="above the fixed-point bound"):
-        summed(CLIENTS, FixedPoint(bound=1e-6, fraction=40))
+        summed(clients(), FixedPoint(bound=1e-6, fraction=40))

@@ -85,8 +85,8 @@ def true_levels(problem: CensusProblem, graph: Graph) -> tuple[Levels, np.ndarra
         ("pooled", LocalTraining(0.01, 2)),
         pytest.param("pooled", LocalTraining(0.01, 5), marks=pytest.mark.slow),
         pytest.param("pooled", LocalTraining(0.003, 3, 0.9, 1e-3), marks=pytest.mark.slow),
-        ("nodes", LocalTraining(0.01, 5)),
-        pytest.param("nodes", LocalTraining(0.01, 2), marks=pytest.mark.slow),
+        ("nodes", LocalTraining(0.01, 2)),
+        pytest.param("nodes", LocalTraining(0.01, 5), marks=pytest.mark.slow),
     ],
 )
 def test_molecules_come_back_and_training_on_all_confirms_them(

@@ -128,7 +128,7 @@ def test_covers_are_listed_beside_a_graph(lab: Any) -> None:
     assert found.members[0].certificate is not None and found.members[0].certificate.size == 2
 
 
-@pytest.mark.parametrize(("loader", "number"), [(1, 2), (2, 3), (2, 4)])
+@pytest.mark.parametrize(("loader", "number"), [(1, 2), (2, 3), pytest.param(2, 4, marks=pytest.mark.slow)])
 def test_graphs_of_unknown_order_come_back_and_are_trained_again(
     loader: int, number: int, lab: Any, tmp_path: Path
 ) -> None:
