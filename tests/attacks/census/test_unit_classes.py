@@ -12,7 +12,7 @@ from jgleak import Knowledge
 from jgleak.attacks.census.cone import ROWS, Folded, paying_most
 from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.census.unit_classes import BlockCone, LastLayers, _classes
+from jgleak.attacks.census.unit_classes import BlockCone, LastLayers, _basis, _classes
 from jgleak.datasets import load
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN, MLP, GCNConv, GINConv, Layer, Pooled, SAGEConv
@@ -125,6 +125,19 @@ def test_units_without_an_upstream_gradient_or_off_everywhere_are_in_no_class() 
     seen = states.T @ on * delta
     seen[:, 2] = 1e-9  # as rounding leaves it
     assert [sorted(units.tolist()) for units in _classes(seen, delta)] == [[1], [0, 4]]
+
+
+def test_classes_are_apart_by_more_than_rounding() -> None:
+    """Rounding is relative to the largest column, so that it is much of a unit whose upstream gradient is small."""
+    delta = np.array([1.0, 1.0, 1.0, 1e-4, 1e-4])
+    columns = np.array([np.ones(5), [0.0, 5e-5, 1e-3, 5e-3, 5e-2]])
+    assert [sorted(units.tolist()) for units in _classes(columns * delta, delta)] == [[2, 3], [0, 1], [4]]
+
+
+def test_a_basis_leaves_rounding_out() -> None:
+    left, right = (np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 3)))[0] for seed in (0, 1))
+    basis = _basis(left * [10.0, 1e-5, 1e-6] @ right.T)
+    np.testing.assert_allclose(basis @ basis.T, left[:, :2] @ left[:, :2].T, atol=1e-6)
 
 
 def test_other_last_layers_are_left_to_their_gradient_alone() -> None:
