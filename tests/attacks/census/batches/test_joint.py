@@ -53,6 +53,7 @@ def test_lists_of_one_gradient_are_as_far_as_the_batch_and_each_of_their_graphs(
     left = list[int]()
 
     def each_gradient(observation: Any, space: Any, firsts: Any) -> list[Any]:
+        assert firsts == [graphs[0], graphs[2], graphs[3]]
         return [jax.tree.map(lambda leaf: leaf / 4, seen.update) for _ in firsts]
 
     def fitting(observation: Any, space: Any, some: Any) -> list[float]:
@@ -61,7 +62,8 @@ def test_lists_of_one_gradient_are_as_far_as_the_batch_and_each_of_their_graphs(
 
     monkeypatch.setattr(joint, "each_gradient", each_gradient)
     monkeypatch.setattr(joint, "fitting", fitting)
-    found = together(seen, lab.space, [graphs[:2], graphs[2:3], graphs[3:]])
+    step = dataclasses.replace(seen, protocol="fedavg", local=LocalTraining(0.1, 1))  # is a gradient too
+    found = together(step, lab.space, [graphs[:2], graphs[2:3], graphs[3:]])
     assert found.furthest == pytest.approx([0.5, 0.25, 0.25]) and left == [1, 1, 1]
     assert found.most == 3 * MATCH and "gradient distance of the batch: 2.5e-01" in found.text
 
