@@ -115,7 +115,7 @@ class Subspace:
 
         A row of zeros lies in every space, so passing says nothing: its distance is 1, or more.
         """
-        scaled = np.asarray(rows, dtype=np.float64) / self.scale
+        scaled = rows / self.scale
         along = scaled @ self.basis
         rest = np.linalg.norm(scaled - along @ self.basis.T, axis=1)
         return self.margin.distances(rest, along, np.linalg.norm(scaled, axis=1))

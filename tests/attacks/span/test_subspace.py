@@ -170,6 +170,17 @@ def test_an_empty_or_full_span_says_nothing_about_any_row() -> None:
     assert np.all(full.distances(rng.normal(size=(3, 4))) < 1e-12)
 
 
+def test_a_span_that_was_completed_to_its_whole_space_says_nothing() -> None:
+    partial = Subspace.of_gradient(np.eye(3)[:, :2] @ np.ones((2, 5)) + np.eye(3, 5), most=2)
+    assert not partial.full and partial.rank == 2
+    whole = dataclasses.replace(partial, basis=np.eye(3))
+    assert whole.fault == "the span has rank 3 and fills its space"
+
+
+def test_a_cut_among_equal_values_is_no_gap() -> None:
+    assert Subspace.of_gradient(np.eye(4), most=2).gap == 1.0
+
+
 def test_a_row_of_zeros_is_never_inside() -> None:
     rows, gradient = low_rank(6, 8, 2, 8)
     subspace = Subspace.of_gradient(gradient)
