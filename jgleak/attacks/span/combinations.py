@@ -73,13 +73,13 @@ def unrank(xp: Any, number: Any, places: Digits, strict: Any, blank: Any) -> tup
     Returns:
       Rows ``(R, W)`` and each prefix's ordering key ``(R,)``, -1 without one.
     """
-    digits = number[:, None] // places.stride % places.size
     rest = xp.zeros_like(number)
     key = xp.full_like(number, -1)
     rows = []
     for w in range(places.order.shape[0]):
         order = places.order[w]
-        rest = xp.where(places.start[w] == 1, digits[:, w], rest)
+        digit = number // places.stride[w] % places.size[w]
+        rest = xp.where(places.start[w] == 1, digit, rest)
         table = places.binomials[order]
         item = xp.searchsorted(table, rest, side="right") - 1
         rest = xp.where(order > 0, rest - table[item], rest)
