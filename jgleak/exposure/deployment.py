@@ -124,4 +124,4 @@ def _drawn(model: GNN) -> Params:
             return np.ones(shape.shape, np.float32)
         return (rng.normal(size=shape.shape) / np.sqrt(max(shape.shape[:1], default=1))).astype(np.float32)
 
-    return jax.tree.map_with_path(leaf, jax.eval_shape(lambda: model.initial(key=jax.random.key(0))))
+    return jax.tree.map_with_path(leaf, model.shapes)

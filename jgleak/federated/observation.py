@@ -100,7 +100,7 @@ class Observation:
             raise ValueError(f"noise: a standard deviation is finite and not negative, got {self.noise}; None for none")
         for what, tree in (("params", self.params), ("update", self.update)):
             _check_depth(what, tree, self.model)
-        expected = jax.eval_shape(lambda: self.model.initial(key=jax.random.key(0)))
+        expected = self.model.shapes
         _check_tree("params", self.params, flatten(expected))
         object.__setattr__(self, "update", self.model.whole(self.update, self._like_update()))
         _check_tree("update", self.update, flatten(expected), self.gradients)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -322,9 +322,20 @@ class GNN(Precise):
         self.check()
         return _initial(self, key)
 
+    @property
+    def shapes(self) -> Params:
+        """The shapes of its parameters: a tree like theirs of ``jax.ShapeDtypeStruct``."""
+        self.check()
+        return _shapes(self)
+
 
 def _path(part: str) -> tuple[str, ...]:
     return tuple(part.split("/"))
+
+
+@lru_cache(64)
+def _shapes(model: GNN) -> Params:
+    return jax.eval_shape(partial(_initial, model), jax.random.key(0))
 
 
 @partial(jax.jit, static_argnames=("model",))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from jgleak.federated.observation import flatten
@@ -191,7 +190,7 @@ def _check_added(plan: ForwardPlan, model: GNN, params: Params) -> None:
 
 def _check_shapes(places: Sequence[WeightSlot], params: Params, model: GNN) -> None:
     """Raise ``ValueError`` where arrays do not fit each other, under their own names, which ``Observation`` lacks."""
-    expected = {k: v.shape for k, v in flatten(jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))).items()}
+    expected = {k: v.shape for k, v in flatten(model.shapes).items()}
     got = {path: np.shape(leaf) for path, leaf in flatten(params).items()}
     for slot in places:
         if slot.role != "eps" and got[slot.path] != expected.get(slot.path):

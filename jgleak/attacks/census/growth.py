@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 import igraph
@@ -29,8 +29,7 @@ class Assembled(NamedTuple):
     along: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class PartialGraph:
+class PartialGraph(NamedTuple):
     """A connected partial graph.
 
     Attributes:
@@ -39,6 +38,7 @@ class PartialGraph:
       along: the class of each edge.
       needs: for each node the neighbours that it still lacks (``Blocks.neighbours``).
       left: blocks not yet placed, and how many of each.
+      around: for each node the sum of its neighbours' ``_seen``.
     """
 
     blocks: tuple[int, ...]
@@ -46,6 +46,7 @@ class PartialGraph:
     along: tuple[int, ...]
     needs: tuple[tuple[int, ...], ...]
     left: tuple[tuple[int, int], ...]
+    around: tuple[int, ...]
 
 
 class Assembly:
@@ -84,16 +85,20 @@ class Assembly:
         self.rng = np.random.default_rng(0)
         self.exhausted = True
         self.steps = 0
+        # every edge that some block has, by its root's class: seen from its other end, and the blocks that have it
+        self.opposite: dict[tuple[int, int], tuple[int, int]] = {}
         self.holding: dict[tuple[int, int], list[int]] = {}
         for k in self.counts:
             for other in set(self.neighbours[k]):
-                self.holding.setdefault((self.roots[k], other), []).append(k)
+                edge = self.roots[k], other
+                self.opposite[edge] = turned(*edge, self.classes)
+                self.holding.setdefault(edge, []).append(k)
 
     def graphs(self) -> Iterator[Assembled]:
         """Every connected graph of this census, each isomorphism class once; see ``exhausted`` afterwards."""
         start = min(self.counts, key=lambda k: (self.counts[k], -len(self.neighbours[k]), k))
         left = {**self.counts, start: self.counts[start] - 1}
-        level = [PartialGraph((start,), (), (), (self.neighbours[start],), _frozen(left))]
+        level = [PartialGraph((start,), (), (), (self.neighbours[start],), _frozen(left), (0,))]
         while level:
             following, done, ended = _Different(self.classes), _Different(self.classes), False
             for partial in level:
@@ -129,46 +134,49 @@ class Assembly:
         if options is None:
             return []
         v, wanted, there, new = options
-        mine, left = self._turned(v, wanted, partial)[1], dict(partial.left)
-        along, out = (*partial.along, wanted % self.classes), []
+        blocks, edges, left = partial.blocks, partial.edges, dict(partial.left)
+        (_, mine), along = self.opposite[self.roots[blocks[v]], wanted], wanted % self.classes
+        classes, out = (*partial.along, along), list[PartialGraph]()
         for u in there:
-            needs = list(partial.needs)
+            needs, around = list(partial.needs), list(partial.around)
             needs[v], needs[u] = _without(needs[v], wanted), _without(needs[u], mine)
-            edge = (min(u, v), max(u, v))
-            out.append(PartialGraph(partial.blocks, (*partial.edges, edge), along, tuple(needs), partial.left))
+            around[v] += _seen(blocks[u], along)
+            around[u] += _seen(blocks[v], along)
+            more = (*edges, (min(u, v), max(u, v)))
+            out.append(PartialGraph(blocks, more, classes, tuple(needs), partial.left, tuple(around)))
         for k in new:
             needs = [*partial.needs, _without(self.neighbours[k], mine)]
+            around = [*partial.around, _seen(blocks[v], along)]
             needs[v] = _without(needs[v], wanted)
-            edge = (v, len(partial.blocks))
-            rest = _frozen({**left, k: left[k] - 1})
-            out.append(PartialGraph((*partial.blocks, k), (*partial.edges, edge), along, tuple(needs), rest))
+            around[v] += _seen(k, along)
+            rest, more = _frozen({**left, k: left[k] - 1}), (*edges, (v, len(blocks)))
+            out.append(PartialGraph((*blocks, k), more, classes, tuple(needs), rest, tuple(around)))
         return out
-
-    def _turned(self, v: int, wanted: int, partial: PartialGraph) -> tuple[int, int]:
-        """The class of a neighbour that node ``v`` lacks, and ``v`` as a neighbour of that one."""
-        return turned(self.roots[partial.blocks[v]], wanted, self.classes)
 
     def _most_constrained(self, partial: PartialGraph) -> tuple[int, int, list[int], list[int]] | None:
         """A node, a neighbour that it lacks, and the candidates for it: existing nodes, and blocks of a new one. None
         where no node lacks a neighbour, or one has no candidate.
         """
         best: tuple[int, int, list[int], list[int]] | None = None
-        left, linked = dict(partial.left), set(partial.edges)
-        lacking: dict[tuple[int, int], list[int]] = {}
-        for u, theirs in enumerate(partial.needs):
-            for mine in set(theirs):
-                lacking.setdefault((self.roots[partial.blocks[u]], mine), []).append(u)
+        fewest, left, edges, lacking = 0, dict(partial.left), partial.edges, dict[tuple[int, int], list[int]]()
+        open_edges = list[tuple[int, tuple[int, int]]]()
         for v, needs in enumerate(partial.needs):
-            for wanted in set(needs):
-                other, mine = self._turned(v, wanted, partial)
-                there = [
-                    u for u in lacking.get((other, mine), ()) if u != v and ((u, v) if u < v else (v, u)) not in linked
-                ]
-                new = [k for k in self.holding.get((other, mine), ()) if left.get(k)]
-                if not there and not new:
-                    return None
-                if best is None or len(there) + len(new) < len(best[2]) + len(best[3]):
-                    best = (v, wanted, there, new)
+            for wanted in set(needs) if needs else ():
+                edge = self.roots[partial.blocks[v]], wanted
+                open_edges.append((v, edge))
+                lacking.setdefault(edge, []).append(v)
+        for v, edge in open_edges:
+            end = self.opposite[edge]
+            there, new = lacking.get(end, []), self.holding.get(end, [])
+            if there:
+                there = [u for u in there if u != v and ((u, v) if u < v else (v, u)) not in edges]
+            if new:
+                new = [k for k in new if left.get(k)]
+            number = len(there) + len(new)
+            if not number:
+                return None
+            if best is None or number < fewest:
+                best, fewest = (v, edge[1], there, new), number
         return best
 
 
@@ -186,9 +194,9 @@ class _Different:
         self._forms: set[object] = set()
 
     def add(self, partial: PartialGraph) -> None:
-        """Keep it, unless an isomorphic one is kept already. Canonical forms are computed only of graphs with equal
-        ``_surroundings``."""
-        shown = _surroundings(partial)
+        """Keep it, unless an isomorphic one is kept already. Canonical forms are computed only of graphs whose blocks
+        have equally often neighbours that look alike."""
+        shown = sum(map(hash, zip(partial.blocks, partial.around, strict=True)))
         if shown in self._alone:
             if (other := self._alone[shown]) is not None:
                 self._forms.add(_canonical(other, self._classes))
@@ -201,15 +209,10 @@ class _Different:
         self.graphs.append(partial)
 
 
-def _surroundings(partial: PartialGraph) -> int:
-    """A hash of how often each block has which neighbouring blocks along which edges: equal for isomorphic partial
-    graphs, seldom for others."""
-    colours = [hash((block,)) for block in partial.blocks]
-    around = [0] * len(colours)
-    for (u, v), along in zip(partial.edges, partial.along, strict=True):
-        around[u] += colours[v] * (2 * along + 1)
-        around[v] += colours[u] * (2 * along + 1)
-    return sum(map(hash, zip(colours, around, strict=True)))
+@cache
+def _seen(block: int, along: int) -> int:
+    """A number for a node of a block at the other end of an edge: seldom the same for two."""
+    return hash((block,)) * (2 * along + 1)
 
 
 def _without(needs: tuple[int, ...], one: int) -> tuple[int, ...]:
@@ -231,10 +234,9 @@ def _canonical(partial: PartialGraph, classes: int) -> object:
         colours, edges = partial.blocks, partial.edges
         graph = igraph.GraphBase(len(colours), edges)
     place = graph.canonical_permutation(color=colours)
+    order = sorted(range(len(place)), key=place.__getitem__)
     if not FORWARD:
-        place = sorted(range(len(place)), key=place.__getitem__)
-    shown = [0] * len(place)
-    for new, colour in zip(place, colours, strict=True):
-        shown[new] = colour
-    ends = [(place[u], place[v]) for u, v in edges]
-    return tuple(shown), frozenset([(u, v) if u < v else (v, u) for u, v in ends])
+        place, order = order, place
+    size = len(place)
+    ends = [i * size + j if (i := place[u]) < (j := place[v]) else j * size + i for u, v in edges]
+    return tuple([colours[v] for v in order]), frozenset(ends)

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from jgleak.attacks.census.growth import Assembled, Assembly, PartialGraph, _Different
+from jgleak.attacks.census.growth import Assembled, Assembly, Edges, PartialGraph, _Different, _seen
 from jgleak.attacks.span.hops import Blocks
 from tests.clocks import HELD as FOREVER
 
@@ -93,6 +93,7 @@ def test_a_guide_keeps_the_parts_that_it_finds_likeliest() -> None:
         nx.set_node_attributes(tree, own, "block")
 
         def strange(partial: PartialGraph, tree: nx.Graph = tree) -> float:
+            assert partial.around == surroundings(partial.blocks, partial.edges, partial.along)
             part = nx.Graph(partial.edges)
             part.add_nodes_from((v, {"block": names[block]}) for v, block in enumerate(partial.blocks))
             same = nx.algorithms.isomorphism.categorical_node_match("block", None)
@@ -117,13 +118,23 @@ def test_a_single_node_grows_into_itself() -> None:
     assert [one.blocks for one in growing.graphs()] == [(0,)] and growing.exhausted
 
 
+def partial_of(blocks: tuple[int, ...], edges: Edges, along: tuple[int, ...]) -> PartialGraph:
+    """One that lacks nothing."""
+    return PartialGraph(blocks, edges, along, ((),) * len(blocks), (), surroundings(blocks, edges, along))
+
+
+def surroundings(blocks: tuple[int, ...], edges: Edges, along: tuple[int, ...]) -> tuple[int, ...]:
+    ends = [(*edge, k) for edge, k in zip(edges, along, strict=True)]
+    return tuple(sum(_seen(blocks[u + w - v], k) for u, w, k in ends if v in (u, w)) for v in range(len(blocks)))
+
+
 def partial_graph(rng: np.random.Generator, classes: int) -> PartialGraph:
     """A connected one of two blocks, of which many are alike."""
     n = int(rng.integers(2, 6))
     edges = {(int(rng.integers(v)), v) for v in range(1, n)}
     edges |= {(u, v) for v in range(n) for u in range(v) if rng.random() < 0.2}
     blocks, along = rng.integers(2, size=n).tolist(), rng.integers(classes, size=len(edges)).tolist()
-    return PartialGraph(tuple(blocks), tuple(sorted(edges)), tuple(along), ((),) * n, ())
+    return partial_of(tuple(blocks), tuple(sorted(edges)), tuple(along))
 
 
 def renumbered(partial: PartialGraph, rng: np.random.Generator) -> PartialGraph:
@@ -133,7 +144,7 @@ def renumbered(partial: PartialGraph, rng: np.random.Generator) -> PartialGraph:
         blocks[new] = partial.blocks[old]
     ends = [sorted((place[u], place[v])) for u, v in partial.edges]
     edges, along = tuple((ends[i][0], ends[i][1]) for i in order), tuple(partial.along[i] for i in order)
-    return PartialGraph(tuple(blocks), edges, along, partial.needs, ())
+    return partial_of(tuple(blocks), edges, along)
 
 
 def shown(partial: PartialGraph) -> nx.Graph:
