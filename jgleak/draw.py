@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import itertools
 import math
 import re
 import textwrap
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import networkx as nx
@@ -41,11 +40,14 @@ ASPECT, MARGIN = 0.88, 0.35
 """Height of a graph's picture as a share of its panel's, the rest being its caption's; inches below all, and a line of
 the title."""
 
+GAP = 0.08
+"""Inches between a graph's picture and its caption."""
+
 LETTERS = 9
 """Letters of the title an inch."""
 
-DPI = 160
-"""Pixels an inch, also of the molecules inside an SVG."""
+DPI = 120
+"""Pixels an inch, also of the molecules inside an SVG. A picture takes time by its pixels."""
 
 COMPRESSION = 1
 """Of PNG files: a sixth larger than with zlib's own level, in a third of the time."""
@@ -107,16 +109,16 @@ def draw_set(truth: Graph, graphs: Sequence[Graph], space: FeatureSpace, path: s
     if path.suffix.lower() not in (".png", ".svg"):
         raise ValueError(f"path: the suffix chooses the format, .png or .svg, got {path.name!r}")
     shown, rest = graphs[:SHOWN], graphs[SHOWN:]
-    figure, axes = _grid(1 + max(1, len(shown)), title)
-    _panel(axes[0], truth, space, "truth", truth)
+    figure, places = _grid(1 + max(1, len(shown)), title)
+    _panel(figure, places[0], truth, space, "truth", truth)
     if not shown:
-        axes[1].text(0.5, 0.5, "nothing recovered", ha="center", va="center", color="gray")
-        axes[1].set_title("reconstruction")
+        _title(figure, places[1], "reconstruction")
+        figure.text(*places[1].middle, "nothing recovered", ha="center", va="center", color="gray")
     hit = next((i for i, graph in enumerate(graphs) if isomorphism(truth, graph) is not None), None)
-    for i, (panel, graph) in enumerate(zip(axes[1:], shown, strict=False)):
-        _panel(panel, _like(truth, graph), space, _caption(i, i == hit, len(graphs)), truth)
+    for i, (place, graph) in enumerate(zip(places[1:], shown, strict=False)):
+        _panel(figure, place, _like(truth, graph), space, _caption(i, i == hit, len(graphs)), truth)
         if i == hit:
-            panel.add_patch(_frame(panel))
+            figure.add_artist(_frame(figure, place))
     if rest:
         among = ", the truth among them" if hit is not None and hit >= SHOWN else ""
         figure.supxlabel(f"... and {len(rest)} more{among}")
@@ -125,11 +127,24 @@ def draw_set(truth: Graph, graphs: Sequence[Graph], space: FeatureSpace, path: s
     figure.savefig(path, format=kind, **options)
 
 
-def _grid(panels: int, title: str) -> tuple[Figure, list[Axes]]:
-    """An empty figure with the title on it, and its panels, row by row, each a whole number of pixels.
+class _Place(NamedTuple):
+    """Where a graph's picture stands, as shares of the figure's width and height."""
 
-    Every panel has the place of a molecule's picture, so that pictures are copied into the figure as they are: laying
-    the figure out and resampling them takes five times as long.
+    left: float
+    bottom: float
+    width: float
+    height: float
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        return self.left + self.width / 2, self.bottom + self.height / 2
+
+
+def _grid(panels: int, title: str) -> tuple[Figure, list[_Place]]:
+    """An empty figure with the title on it, and the places of its panels, row by row.
+
+    Every place has the size of a molecule's picture, so that pictures are copied into the figure as they are: laying
+    the figure out and resampling them takes five times as long. They get no axes, which take as long again.
     """
     columns = panels if panels <= 3 else math.ceil(math.sqrt(panels))
     rows, size = math.ceil(panels / columns), PANEL if panels == 2 else SMALL
@@ -137,19 +152,14 @@ def _grid(panels: int, title: str) -> tuple[Figure, list[Axes]]:
     width, height = columns * size, rows * size + MARGIN * (1 + len(lines))
     figure = Figure(figsize=(width, height), dpi=DPI)
     FigureCanvasAgg(figure)
-    places = ((column, rows - 1 - row) for row in range(rows) for column in range(columns))
-    axes = [
-        figure.add_axes(
-            (column / columns, (MARGIN + row * size) / height, 1 / columns, ASPECT * size / height),
-            xticks=[],
-            yticks=[],
-            frame_on=False,
-        )
-        for column, row in itertools.islice(places, panels)
+    places = [
+        _Place(column / columns, (MARGIN + row * size) / height, 1 / columns, ASPECT * size / height)
+        for row in reversed(range(rows))
+        for column in range(columns)
     ]
     if lines:
         figure.suptitle("\n".join(lines), y=1 - MARGIN / 4 / height, fontweight="bold")
-    return figure, axes
+    return figure, places[:panels]
 
 
 def inline_svg(graph: Graph, space: FeatureSpace, *, beside: Graph | None = None, label: str = "") -> str:
@@ -247,17 +257,23 @@ def _caption(place: int, exact: bool, count: int) -> str:
     return f"{place + 1}, the truth" if exact else f"{place + 1}"
 
 
-def _frame(axes: Axes) -> Rectangle:
-    return Rectangle((0.005, 0.005), 0.99, 0.99, transform=axes.transAxes, fill=False, ec=FRAME, lw=2.5)
+def _frame(figure: Figure, place: _Place) -> Rectangle:
+    corner, size = (place.left + 0.005 * place.width, place.bottom), (0.99 * place.width, 0.99 * place.height)
+    return Rectangle(corner, *size, transform=figure.transFigure, fill=False, ec=FRAME, lw=2.5)
 
 
-def _panel(axes: Axes, graph: Graph, space: FeatureSpace, caption: str, truth: Graph) -> None:
-    axes.set_title(f"{caption} ({counted(graph.n, 'node')}, {counted(len(graph.edges), 'edge')})")
+def _title(figure: Figure, place: _Place, caption: str) -> None:
+    middle, top = place.middle[0], place.bottom + place.height
+    figure.text(middle, top + GAP / figure.get_figheight(), caption, ha="center", va="bottom", fontsize="large")
+
+
+def _panel(figure: Figure, place: _Place, graph: Graph, space: FeatureSpace, caption: str, truth: Graph) -> None:
+    _title(figure, place, f"{caption} ({counted(graph.n, 'node')}, {counted(len(graph.edges), 'edge')})")
     if not is_molecular(space):
-        _dots(axes, graph, _kinds(graph, truth, space))
+        _dots(figure.add_axes(place, xticks=[], yticks=[], frame_on=False), graph, _kinds(graph, truth, space))
         return
-    width, height = (round(length) for length in axes.bbox.size)
-    axes.imshow(_picture(_placed(graph, truth, space), width, height), interpolation="nearest", aspect="auto")
+    left, bottom, width, height = (round(length) for length in np.multiply(place, np.tile(figure.bbox.size, 2)))
+    figure.figimage(_picture(_placed(graph, truth, space), width, height), left, bottom)
 
 
 def _placed(graph: Graph, truth: Graph, space: FeatureSpace) -> Chem.RWMol:
@@ -320,7 +336,6 @@ def _picture(mol: Chem.RWMol, width: int, height: int) -> np.ndarray:
     options = drawer.drawOptions()
     options.prepareMolsBeforeDrawing = False
     options.fixedBondLength = width / 10
-    options.bondLineWidth = 3 if width > 600 else 2
     drawer.DrawMolecule(mol)
     drawer.FinishDrawing()
     return np.asarray(Image.open(io.BytesIO(drawer.GetDrawingText())).convert("RGB"))

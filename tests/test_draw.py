@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.patches import Rectangle
 from rdkit import Chem
 
 from jgleak.attacks.attack import Reconstruction
@@ -63,11 +64,17 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 def _captions(figure: Figure) -> list[str]:
-    return [axes.get_title().split(" (")[0] for axes in figure.axes if axes.get_title()]
+    others = {figure.get_suptitle(), figure.get_supxlabel(), "nothing recovered"}
+    return [text.get_text().split(" (")[0] for text in figure.texts if text.get_text() not in others]
 
 
 def _framed(figure: Figure) -> list[int]:
-    return [i for i, axes in enumerate(figure.axes) if axes.patches]
+    """The panels with a frame: which caption stands above it, in the middle."""
+    others = {figure.get_suptitle(), figure.get_supxlabel(), "nothing recovered"}
+    titles = [text.get_position() for text in figure.texts if text.get_text() not in others]
+    boxes = [artist for artist in figure.artists if isinstance(artist, Rectangle)]
+    below = [(box.get_x() + box.get_width() / 2, box.get_y() + box.get_height()) for box in boxes]
+    return [i for i, (x, y) in enumerate(titles) for at, top in below if abs(x - at) < 1e-9 and 0 < y - top < 0.1]
 
 
 def test_atoms_and_bonds() -> None:
@@ -150,7 +157,7 @@ def test_equal_skeletons_share_a_layout(figures: list[Figure]) -> None:
     """Decalin with a nitrogen where its rings meet, nodes shuffled: all but that atom looks the same."""
     truth, other = _molecule("C1CCC2CCCCC2C1"), _molecule("C1CCN2CCCCC2C1")
     draw_set(truth, [other.permute(np.random.default_rng(1).permutation(other.n))] * 2, ATOMS, "set.png")
-    left, right = (np.asarray(axes.images[0].get_array())[..., :3].min(axis=2) < 0.9 for axes in figures[0].axes[:2])
+    left, right = (np.asarray(image.get_array())[..., :3].min(axis=2) < 0.9 for image in figures[0].images[:2])
     assert (left & right).sum() > 0.8 * left.sum()
     assert _framed(figures[0]) == []
 
