@@ -171,7 +171,7 @@ def _head(evidence: Evidence) -> Iterator[str]:
     """The head is known from its gradient: the row that enters it, hence the output, hence its gradient by label."""
     observation = evidence.observation
     loss = Loss.of(observation.loss)
-    one = evidence.one_gradient and observation.batch_size == 1 and evidence.noise is None and not evidence.decay
+    one = evidence.one_gradient and observation.batch_size == 1 and evidence.noise is None and not evidence.altered
     recomputed = not observation.model.drops and observation.model.trains("readout")
     if not one or not recomputed or loss.regression or head_rank(evidence) != 1 or names_no_class(observation):
         return
@@ -246,7 +246,7 @@ def _skipped(evidence: Evidence) -> Iterator[str]:
     plain = plain and model.trains(f"layers_{model.depth - 1}")
     if not isinstance(readout, Pooled) or readout.pooling not in ("mean", "sum") or not plain:
         return
-    one = evidence.one_gradient and evidence.noise is None and not observation.pruned and not evidence.decay
+    one = evidence.one_gradient and evidence.noise is None and not observation.pruned and not evidence.altered
     if not one or model.drops or model.jumping.keeps != "last" or head_rank(evidence) != 1:
         return
     weights = model.conv_of(observation.update, model.depth - 1)

@@ -166,7 +166,8 @@ class Evidence:
         """The multiple of the weights in the update (weight decay), 0 for none; None: it cannot be told.
 
         A row that did not move shows that there is none. Rows that are multiples of their weights, all by one number,
-        show it; so do the sums over columns of linear updates (``balance``).
+        show it; so do the sums over columns (``balance``) of updates that are linear, and of these alone: of others
+        what is nearest to their sums is a multiple too, of something else.
         """
         if self.still:
             return 0.0
@@ -176,7 +177,7 @@ class Evidence:
             near = np.abs(np.array(factors) - middle) <= 0.01 * abs(middle)
             if near.mean() > 0.5 and near.sum() > 1:
                 return middle
-        return None if self.balance is None else self.balance[0]
+        return self.balance[0] if self.balance is not None and self.balance[1] else None
 
     @cached_property
     def linear(self) -> bool | None:
@@ -184,6 +185,11 @@ class Evidence:
         if self.observation.adaptive:
             return False
         return None if self.balance is None else self.balance[1]
+
+    @property
+    def altered(self) -> bool:
+        """Weight decay is in the update, or its first rows are not a gradient's, and it may be."""
+        return self.linear is False if self.decay is None else self.decay != 0.0
 
     @property
     def unbalanced(self) -> bool:

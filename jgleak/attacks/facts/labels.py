@@ -141,7 +141,7 @@ def _several(evidence: Evidence) -> Loss:
 
 
 def _exact(evidence: Evidence) -> bool:
-    return evidence.noise is None and not evidence.observation.pruned and evidence.decay in (0.0, None)
+    return evidence.noise is None and not evidence.observation.pruned and not evidence.altered
 
 
 def _beside(evidence: Evidence) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ def _bias(evidence: Evidence) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray
     doubt = np.zeros(gradient.shape)
     if evidence.noise is not None:
         doubt += evidence.noise * tail(gradient.size)
-    elif evidence.decay:
+    if evidence.decay:
         gradient = gradient - evidence.decay * weights
         doubt += 0.05 * abs(evidence.decay) * np.abs(weights) + UNSURE * evidence.error(gradient, weights)
     gradient = at_classes(observation, gradient)

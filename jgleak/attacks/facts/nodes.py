@@ -35,7 +35,7 @@ def nodes(evidence: Evidence) -> Fact:
     readout = observation.model.readout
     if not isinstance(readout, Pooled) or observation.batch_size > 1:
         raise Silent("only pooled states of one graph count its nodes")
-    if not evidence.one_gradient or evidence.noise is not None or evidence.decay:
+    if not evidence.one_gradient or evidence.noise is not None or evidence.altered:
         raise Silent("nodes are counted in one gradient without noise or weight decay")
     if head_rank(evidence) != 1:
         raise Silent("more than one row entered the first map after pooling")

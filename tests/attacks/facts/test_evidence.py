@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.facts.evidence import Evidence, Kernel
-from jgleak.attacks.facts.fact import Silent
+from jgleak.attacks.facts.fact import ADAM, DECAY, Silent
+from jgleak.attacks.facts.labels import label
 from jgleak.features import FeatureSpace, binary, onehot
 from jgleak.federated import LocalTraining, Observation
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, LinearEncoder, NodeMLP, NodeScores, SAGEConv
@@ -79,8 +80,8 @@ CLEAN: dict[str, tuple[Evidence, float | None, bool | None]] = {
 def test_decay_and_whether_rows_add_up_are_told(case: str) -> None:
     found, decay, linear = CLEAN[case]
     assert found.linear is linear
-    if case != "noise":  # the nearest multiple
-        assert found.decay == (None if decay is None else pytest.approx(decay, rel=1e-3))
+    assert found.decay == (None if decay is None else pytest.approx(decay, rel=1e-3))
+    assert found.altered is (linear is False and decay is None or bool(decay))
     assert found.rounded is (linear is not True or case == "half precision")
 
 
@@ -98,7 +99,25 @@ def test_most_rows_that_decay_alone_agree_on_the_rate() -> None:
     assert evidence(gradient).decay == pytest.approx(0.25)
     two = gradient.copy()
     two[3] = 0.5 * WEIGHTS[3]  # two rows of r, g, k disagree, and no other row shows anything
-    assert evidence(two).decay != pytest.approx(0.25) and evidence(two).decay != pytest.approx(0.5)
+    assert evidence(two).decay is None and evidence(two).altered
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_of_one_length_are_not_taken_for_weight_decay(seed: int) -> None:
+    """Whose nearest multiple of the weights is no decay, and would turn the sign of a bias with large weights."""
+    rng, place = np.random.default_rng(seed), "readout/mlp/linears_0/bias"
+    steps = 0.01 * np.sign(np.where(MOVED == 0, rng.normal(size=MOVED.shape), MOVED))
+    bias = {"sent": {place: np.array([20.0, -20.0])}, "back": {place: np.array([0.01, -0.01])}}
+    told = label(evidence(steps, NORMAL, weights=0.1 * rng.normal(size=MOVED.shape), **bias))
+    assert told.value == 1 and ADAM in told.exact_under and DECAY not in told.exact_under
+
+
+@pytest.mark.parametrize("noise", [None, 1e-12])
+def test_weight_decay_that_may_turn_a_sign_hides_the_label_beside_noise_too(noise: float | None) -> None:
+    place, weights = "readout/mlp/linears_0/bias", np.array([-20.0, 20.0])
+    bias = {"sent": {place: weights}, "back": {place: np.array([0.01, -0.01]) + 0.25 * weights}}
+    with pytest.raises(Silent, match="single out a class"):
+        label(evidence(PLAIN + 0.25 * WEIGHTS, noise=noise, **bias))
 
 
 def test_sums_of_features_are_as_many_as_features_less_one_and_all_of_normalised_ones() -> None:
