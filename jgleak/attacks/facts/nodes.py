@@ -88,8 +88,9 @@ def _divisor(shares: tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]], un
     Two different fractions of ``number`` and of at most ``MOST`` are ``1 / (number MOST)`` apart or more, so that a
     unit whose share is known to half of that has no fraction of ``number`` within its error but its own.
     """
+    least = max(UNITS, units / 4)
     share, error = (each[2.0 * MOST * shares[1] < 1.0] for each in shares)
-    if share.size < max(UNITS, units / 4):
+    if share.size < least:
         raise Silent("rounding leaves too few units by which nodes could be counted")
     if np.any(share < -error) or np.any(share > 1.0 + error):
         raise Silent("no unit is on at more than all nodes: something else entered the last bias")
@@ -97,7 +98,7 @@ def _divisor(shares: tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]], un
         raise Silent("no unit is on at all nodes, so that nothing shows the scale of the shares")
     for number in range(1, MOST + 1):
         sure = 2.0 * number * MOST * error < 1.0
-        if np.sum(sure) < max(UNITS, units / 4):
+        if np.sum(sure) < least:
             raise Silent("rounding leaves too few units by which nodes could be counted")
         parts = number * share[sure]
         if np.all(np.abs(parts - np.round(parts)) <= number * error[sure]):

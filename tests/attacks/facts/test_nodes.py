@@ -87,6 +87,13 @@ def test_the_number_of_nodes_is_a_multiple_of_the_least_common_denominator(on: t
     assert told(on, n) == {"multiple_of": math.lcm(*(n // math.gcd(k, n) for k in on))}
 
 
+def test_at_most_a_thousand_nodes_are_counted() -> None:
+    """Where nothing cancels, so that rounding is least."""
+    clear = np.tile(DELTA, (LAST, 1))
+    assert told((1000, 1) * 6, 1000, kernel=clear) == {"multiple_of": 1000}
+    assert "no number up to 1000" in told((1001, 1) * 6, 1001, kernel=clear)
+
+
 FULL = (7, 0, 3, 1, 2, 5, 6, 4, 7, 1, 0, 3)
 SILENT: dict[str, tuple[str, dict[str, Any]]] = {
     "all or none": ("on at all nodes or at none", {"on": (7, 0) * 6}),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.distance import Fit
 from jgleak.attacks.grain import distinct as module
 from jgleak.attacks.grain.settings import DEFAULTS
 from jgleak.attacks.span.hops import Nodes
@@ -42,15 +43,15 @@ def test_every_completion_is_tested_until_one_matches(
 
     def distances(observation: Any, space: Any, graphs: list[Graph]) -> list[tuple[float, int]]:
         asked.extend(graphs)
-        return [(0.0 if len(asked) - 1 == met else 0.5 - 0.1 * (len(asked) == 2), 1)]
+        return [(matching if len(asked) - 1 == met else 0.5 - 0.1 * (len(asked) == 2), 1)]
 
     monkeypatch.setattr(module, "gradient_distances", distances)
     model = lab.model(layers=2, hidden=4, readout_widths=(3,))
     observed = Observation(model, lab.params(model), lab.params(model), "bce")
-    known = Knowledge(lab.space, distinct_nodes=True)
+    known, matching = Knowledge(lab.space, distinct_nodes=True), Fit.of(observed, None).most
     found = module.reconstruct_distinct(observed, known, DEFAULTS, clock=FOREVER, budget=Budget())
     assert found.stop == stop and found.info["graphs_tested"] == len(asked) == tests and found.best is not None
     assert found.best.y == 1 and found.best.isomorphic(asked[1 if met is None else met])
-    assert found.gradient_distance == (0.4 if met is None else 0.0)
+    assert found.gradient_distance == (0.4 if met is None else matching)
     late = module.reconstruct_distinct(observed, known, DEFAULTS, clock=Clock(0.0, 0.0), budget=Budget())
-    assert late.stop == ("match" if late.gradient_distance == 0.0 else "time") and late.info["graphs_tested"] == 1
+    assert late.stop == ("match" if late.gradient_distance == matching else "time") and late.info["graphs_tested"] == 1
