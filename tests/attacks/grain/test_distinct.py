@@ -15,6 +15,7 @@ from jgleak.attacks.span.hops import Nodes
 from jgleak.federated import Knowledge, Observation
 from jgleak.graph import Graph
 from tests.clocks import HELD as FOREVER
+from tests.clocks import Held
 
 
 def test_without_any_node_there_is_no_candidate(lab: Any, monkeypatch: Any) -> None:
@@ -37,13 +38,19 @@ def test_every_completion_is_tested_until_one_matches(
     """Four nodes of two neighbours are a ring in three ways; the nearest is returned, the first of equals."""
     codes = lab.ring([0, 1, 2, 3]).x.astype(int)
     ring = Nodes(codes, codes.astype(float), np.full(4, 2), certain=True)
-    monkeypatch.setattr(module, "find_nodes", lambda *_, **__: ring)
-    monkeypatch.setattr(module, "block_checks", lambda *_: [])
+    checks = list[Any]()
+
+    def find_nodes(*_: Any, **bounds: Any) -> Nodes:
+        assert bounds == {"clock": FOREVER, "tolerances": DEFAULTS.tolerances.span, "limits": DEFAULTS.limits.span}
+        return ring
+
+    monkeypatch.setattr(module, "find_nodes", find_nodes)
+    monkeypatch.setattr(module, "block_checks", lambda *given: checks.append(given[2:]) or [])
     asked = list[Graph]()
 
     def distances(observation: Any, space: Any, graphs: list[Graph]) -> list[tuple[float, int]]:
         asked.extend(graphs)
-        return [(matching if len(asked) - 1 == met else 0.5 - 0.1 * (len(asked) == 2), 1)]
+        return [(matching if len(asked) - 1 == met else 0.5 - 0.1 * (len(asked) >= 2), 1)]
 
     monkeypatch.setattr(module, "gradient_distances", distances)
     model = lab.model(layers=2, hidden=4, readout_widths=(3,))
@@ -51,7 +58,31 @@ def test_every_completion_is_tested_until_one_matches(
     known, matching = Knowledge(lab.space, distinct_nodes=True), Fit.of(observed, None).most
     found = module.reconstruct_distinct(observed, known, DEFAULTS, clock=FOREVER, budget=Budget())
     assert found.stop == stop and found.info["graphs_tested"] == len(asked) == tests and found.best is not None
-    assert found.best.y == 1 and found.best.isomorphic(asked[1 if met is None else met])
+    assert found.best.y == 1 and np.array_equal(found.best.edges, asked[1 if met is None else met].edges)
+    assert checks == [(1, module.CHECKS, DEFAULTS.tolerances.span)]
     assert found.gradient_distance == (0.4 if met is None else matching)
+    monkeypatch.setattr(module, "find_nodes", lambda *_, **__: ring)
     late = module.reconstruct_distinct(observed, known, DEFAULTS, clock=Clock(0.0, 0.0), budget=Budget())
     assert late.stop == ("match" if late.gradient_distance == matching else "time") and late.info["graphs_tested"] == 1
+
+
+def test_the_seconds_of_the_parts_add_up(lab: Any, monkeypatch: Any) -> None:
+    """On a clock that is a second later at every look: nodes, neighbourhoods and completions take one each."""
+
+    class Ticking(Held):
+        @property
+        def elapsed(self) -> float:
+            looks.append(0)
+            return float(len(looks))
+
+    looks = list[int]()
+    codes = np.arange(2)[:, None]
+    pair = Nodes(codes, codes.astype(float), np.ones(2, int), certain=True)
+    monkeypatch.setattr(module, "find_nodes", lambda *_, **__: pair)
+    monkeypatch.setattr(module, "block_checks", lambda *_: [])
+    monkeypatch.setattr(module, "gradient_distances", lambda *_: [(1.0, 0)])
+    model = lab.model(layers=2, hidden=4, readout_widths=(3,))
+    observed = Observation(model, lab.params(model), lab.params(model), "bce")
+    clock, known = Ticking(0.0, 0.5), Knowledge(lab.space, distinct_nodes=True)
+    info = module.reconstruct_distinct(observed, known, DEFAULTS, clock=clock, budget=Budget()).info
+    assert [info[f"seconds_{part}"] for part in ("nodes", "one_hop", "search")] == [1.0, 1.0, 1.0]

@@ -132,3 +132,10 @@ def test_neighbourhoods_without_a_check_are_kept_where_they_are_few(
     seen.clear()
     assert asked(few, more, grown) is not None and "ones" not in seen, "they are grown once"
     assert np.array_equal(answer.nodes.codes, made.nodes.codes)
+
+
+def test_frozen_parts_are_named_with_the_blocks_that_they_hide(lab: Any) -> None:
+    """The readout shows the nodes' own rows and 2-hop blocks; those of one hop show in convolutions alone."""
+    frozen = lab.model(hidden=16).clone(frozen=("layers_0", "layers_1"))
+    said = module.unsupported(lab.observe(frozen, lab.random(5, 0)), Knowledge(lab.space))
+    assert said is not None and "show 1-hop blocks are frozen (layers_0, layers_1)" in said
