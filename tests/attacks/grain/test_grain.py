@@ -136,6 +136,8 @@ def test_neighbourhoods_without_a_check_are_kept_where_they_are_few(
 
 def test_frozen_parts_are_named_with_the_blocks_that_they_hide(lab: Any) -> None:
     """The readout shows the nodes' own rows and 2-hop blocks; those of one hop show in convolutions alone."""
-    frozen = lab.model(hidden=16).clone(frozen=("layers_0", "layers_1"))
-    said = module.unsupported(lab.observe(frozen, lab.random(5, 0)), Knowledge(lab.space))
+    trained = unseen(lab, lab.model(layers=2, hidden=4, readout_widths=(3,)))
+    frozen, shows = trained.model.clone(frozen=("layers_0", "layers_1")), {"readout": trained.update["readout"]}
+    seen = Observation(frozen, trained.params, shows, "bce")
+    said = module.unsupported(seen, Knowledge(lab.space))
     assert said is not None and "show 1-hop blocks are frozen (layers_0, layers_1)" in said
