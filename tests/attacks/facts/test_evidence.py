@@ -107,7 +107,7 @@ def test_steps_of_one_length_are_not_taken_for_weight_decay(seed: int) -> None:
     """Whose nearest multiple of the weights is no decay, and would turn the sign of a bias with large weights."""
     rng, place = np.random.default_rng(seed), "readout/mlp/linears_0/bias"
     steps = 0.01 * np.sign(np.where(MOVED == 0, rng.normal(size=MOVED.shape), MOVED))
-    bias = {"sent": {place: np.array([20.0, -20.0])}, "back": {place: np.array([0.01, -0.01])}}
+    bias: dict[str, Any] = {"sent": {place: np.array([20.0, -20.0])}, "back": {place: np.array([0.01, -0.01])}}
     told = label(evidence(steps, NORMAL, weights=0.1 * rng.normal(size=MOVED.shape), **bias))
     assert told.value == 1 and ADAM in told.exact_under and DECAY not in told.exact_under
 
@@ -115,7 +115,7 @@ def test_steps_of_one_length_are_not_taken_for_weight_decay(seed: int) -> None:
 @pytest.mark.parametrize("noise", [None, 1e-12])
 def test_weight_decay_that_may_turn_a_sign_hides_the_label_beside_noise_too(noise: float | None) -> None:
     place, weights = "readout/mlp/linears_0/bias", np.array([-20.0, 20.0])
-    bias = {"sent": {place: weights}, "back": {place: np.array([0.01, -0.01]) + 0.25 * weights}}
+    bias: dict[str, Any] = {"sent": {place: weights}, "back": {place: np.array([0.01, -0.01]) + 0.25 * weights}}
     with pytest.raises(Silent, match="single out a class"):
         label(evidence(PLAIN + 0.25 * WEIGHTS, noise=noise, **bias))
 
