@@ -326,7 +326,7 @@ class GNN(Precise):
     def shapes(self) -> Params:
         """The shapes of its parameters: a tree like theirs of ``jax.ShapeDtypeStruct``."""
         self.check()
-        return _shapes(self)
+        return _shapes(self)  # pyright: ignore[reportArgumentType]  # a module is frozen and has a hash
 
 
 def _path(part: str) -> tuple[str, ...]:
