@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
+from scipy import linalg
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.checks import Chosen
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.census.row_rank import spanning
+from jgleak.attacks.census.row_rank import all_shown
 from jgleak.attacks.census.screen import TOGETHER, passing
 from jgleak.attacks.span.distinct import Board, completions, graph_of, settle
 from jgleak.attacks.span.hops import Nodes
@@ -31,7 +32,8 @@ SETTLING = 0.8
 """Share of the time for the checks; the rest is for comparing graphs."""
 
 DEPENDENT = 1e-9
-"""Singular values and entries of their vectors below this are zero: rows are encoded codes, exact to rounding."""
+"""Parts of a row outside the others' span, and coefficients of a row by others, below this are zero: rows are encoded
+codes, exact to rounding."""
 
 DIFFER = "no two nodes have the same features"
 """The condition of this search, which is known."""
@@ -79,8 +81,8 @@ def _settled(
         compared += len(some)
         graphs += passing(problem, some, max(graph.n for graph in some))
         if len(graphs) > limits.listed or clock.left <= 0:
-            whole = False
             break
+    whole &= len(graphs) <= limits.listed and clock.left > 0  # also where time ended among graphs that are not possible
     whole &= start.complete and not (unsettled and board.absent)
     found = AnonymitySet(tuple(graphs[: limits.listed]), whole, partials=compared)
     return (DIFFER, *start.conditions, *conditions), found.likely(problem.fit)
@@ -90,11 +92,14 @@ def _occurring(problem: CensusProblem, nodes: Nodes) -> frozenset[int]:
     """Nodes without whose rows those of the others do not span what the input's gradient spans."""
     if nodes.certain:
         return frozenset(range(nodes.degrees.size))
-    if not spanning(problem, nodes):
+    if not all_shown(problem, nodes):
         return frozenset()
-    left, values, _ = np.linalg.svd(nodes.rows.astype(np.float64))
-    dependent = left[:, int(np.sum(values > values.max(initial=0.0) * DEPENDENT)) :]
-    return frozenset(np.flatnonzero(np.linalg.norm(dependent, axis=1) < DEPENDENT).tolist())
+    # a basis of the rows among them: those that no other row's coefficients name are in every basis
+    upper, order = linalg.qr(nodes.rows.astype(np.float64).T, mode="r", pivoting=True)
+    sizes = np.abs(np.diag(upper))
+    rank = int(np.sum(sizes > sizes.max(initial=0.0) * DEPENDENT))
+    others = linalg.solve_triangular(upper[:rank, :rank], upper[:rank, rank:])
+    return frozenset(order[:rank][np.all(np.abs(others) < DEPENDENT, axis=1)].tolist())
 
 
 def _settle(board: Board, chosen: Chosen, problem: CensusProblem, clock: Clock, budget: Budget) -> None:
@@ -114,7 +119,10 @@ def _conditions(chosen: Chosen, hidden: int) -> Iterator[str]:
 
 
 def _possible(problem: CensusProblem, graph: Graph) -> bool:
-    return graph.connected and problem.knowledge.n in (None, graph.n)
+    """True for a connected graph of a known size whose nodes have the degrees that they state."""
+    knowledge = problem.knowledge
+    fits = knowledge.n in (None, graph.n) and graph.n <= (knowledge.max_n or graph.n)
+    return fits and graph.connected and np.array_equal(graph.degree, knowledge.space.degrees(graph.x))
 
 
 def _together(graphs: Iterator[Graph]) -> Iterator[list[Graph]]:

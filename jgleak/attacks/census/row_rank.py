@@ -17,6 +17,12 @@ def shown_rank(problem: CensusProblem, nodes: Nodes) -> int:
     return min(_rank_of_gradient(problem) + nodes.hidden, _rank_of_rows(nodes))
 
 
+def all_shown(problem: CensusProblem, nodes: Nodes) -> bool:
+    """True where the nodes' rows span as many dimensions as the input's gradient. Some graph's rows span these, so
+    every node whose row the others' do not span is in it."""
+    return 0 < _rank_of_rows(nodes) == _rank_of_gradient(problem)
+
+
 def spanning(problem: CensusProblem, nodes: Nodes) -> bool:
     """False where these nodes cannot be all: their rows span less than the input's gradient."""
     return _rank_of_rows(nodes) >= _rank_of_gradient(problem)

@@ -58,8 +58,9 @@ def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int) -> list
 
 
 def _hidden(problem: CensusProblem) -> bool:
-    """True where the update does not show the gradient at the outputs as it is."""
-    return problem.observation.model.node_level or problem.seen.pruned or problem.knowledge.noise is not None
+    """True where the update does not show the gradient at the outputs as it is, or is no gradient at these weights."""
+    model, seen = problem.observation.model, problem.seen
+    return model.node_level or seen.pruned or problem.several or problem.knowledge.noise is not None
 
 
 def _distances(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, combinations
-from typing import Any, cast
+from typing import Any
 
 import jax
 import networkx as nx
@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from models import flat
 
-from jgleak.attacks.attack import Budget
+from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import distinct as module
+from jgleak.attacks.census import row_rank
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.census import CENSUS
@@ -73,14 +74,15 @@ CHECKED = "no true 1-hop block fails"
 
 @pytest.fixture
 def searched(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[tuple[str, ...], AnonymitySet]]:
-    """The search where ``settled`` stands for the checks, one call after another, and ``far`` for the gradients."""
+    """The search where ``settled`` stands for the checks, one call after another, and every gradient agrees."""
     truth = lab.path([0, 1, 2, 3])
     seen_of_it = lab.observe(lab.model(), truth)
 
-    def one(*settled: Callable[[Board], None], certain: bool = True, n: int | None = None, far: float = 0.0) -> Any:
-        problem = CensusProblem.of(seen_of_it, Knowledge(lab.space, n=n, distinct_nodes=True))
+    def one(*settled: Callable[[Board], None], certain: bool = True, **known: Any) -> Any:
+        problem = CensusProblem.of(seen_of_it, Knowledge(lab.space, distinct_nodes=True))
         clock = FOREVER.start()
         candidates = CensusCandidates(problem, clock, FOREVER)
+        problem = dataclasses.replace(problem, knowledge=dataclasses.replace(problem.knowledge, **known))
         codes = truth.x.astype(int)
         nodes = Nodes(codes, codes.astype(float), truth.degree, certain=certain)
         candidates.start = dataclasses.replace(candidates.start, nodes=nodes)
@@ -90,7 +92,7 @@ def searched(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[t
 
         def passing(_: Any, graphs: Sequence[Graph], slots: int) -> list[ExplainingGraph]:
             assert slots == max(graph.n for graph in graphs)
-            return [ExplainingGraph(graph, far, graph.canonical_form()) for graph in graphs]
+            return [ExplainingGraph(graph, 0.0, graph.canonical_form()) for graph in graphs]
 
         monkeypatch.setattr(module, "passing", passing)
         return module.distinct(problem, candidates, clock, FOREVER)
@@ -98,7 +100,7 @@ def searched(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[t
     return one
 
 
-PATH = {0: {1}, 1: {0, 2}, 2: {1, 3}, 3: {2}}
+PATH, PAIR = {0: {1}, 1: {0, 2}, 2: {1, 3}, 3: {2}}, {0: {3}, 3: {0}}
 
 
 def settles(*nodes: int, around: dict[int, set[int]] = PATH, empty: Sequence[int] = ()) -> Callable[[Board], None]:
@@ -137,31 +139,60 @@ def test_what_stays_open_is_joined_in_every_way(searched: Any) -> None:
 
 
 def test_vectors_that_no_settled_node_has_as_a_neighbour_are_left_out(searched: Any) -> None:
-    """Node 3 need not occur, and the others are a triangle: with nothing open no connected graph has more nodes."""
-    ring = {0: {1, 2}, 1: {0, 2}, 2: {0, 1}}
-    _, found = searched(settles(0, 1, 2, around=ring), certain=False)
-    assert [one.graph.n for one in found.graphs] == [3] and found.exhausted
+    """Nodes 1 and 2 need not occur, and the ends are a pair: with nothing open no connected graph has more nodes."""
+    _, found = searched(settles(0, 3, around=PAIR), certain=False)
+    assert [one.graph.n for one in found.graphs] == [2] and found.exhausted
 
 
 def test_what_is_open_beside_vectors_that_need_not_occur_leaves_the_set_open(searched: Any) -> None:
-    _, found = searched(settles(0, 1), certain=False)
-    assert [one.graph.n for one in found.graphs] == [3] and not found.exhausted, "2 may have 3 as a neighbour"
-    _, found = searched(settles(0, 1, empty=(2,)), settles(2, around={2: {1}}), certain=False)
-    assert [one.graph.n for one in found.graphs] == [3] and not found.exhausted, "checked again without 3"
+    _, found = searched(settles(0, around=PAIR), certain=False)
+    assert [one.graph.n for one in found.graphs] == [2] and not found.exhausted, "3 was not settled"
+    _, found = searched(settles(0, around=PAIR, empty=(3,)), settles(3, around=PAIR), certain=False)
+    assert [one.graph.n for one in found.graphs] == [2] and not found.exhausted, "checked again without 1 and 2"
 
 
-def test_nodes_occur_where_the_other_rows_do_not_span_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the rows a, b, a + b each may be missing; c may not."""
-    rows = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [1.0, 1.0, 0.0]])
-    nodes = Nodes(rows.astype(int), rows, np.ones(4, int))
-    for spans, certain, occurring in ((True, False, {2}), (False, False, set()), (False, True, {0, 1, 2, 3})):
-        monkeypatch.setattr(module, "spanning", lambda *_, spans=spans: spans)
-        occurs = cast(Any, module._occurring).__wrapped__
-        assert occurs(None, dataclasses.replace(nodes, certain=certain)) == occurring
+def test_nodes_occur_where_the_other_rows_do_not_span_the_gradient(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the rows a, b, a + b each may be missing; c may not. A row of zeros is never needed."""
+    problem = CensusProblem.of(lab.observe(lab.model(), lab.path([0, 1])), Knowledge(lab.space))
+    rows = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+
+    def occurring(rank: int, number: int = 5, certain: bool = False) -> frozenset[int]:
+        monkeypatch.setattr(row_rank, "_rank_of_gradient", lambda _: rank)
+        some = rows[:number]
+        return module._occurring(problem, Nodes(some.astype(int), some, np.ones(number, int), certain))
+
+    assert occurring(3) == {2} and occurring(3, number=3) == {0, 1, 2} and occurring(0, number=0) == set()
+    assert not occurring(4), "the rows span too little"
+    assert not occurring(2), "and here more: some pass by noise, or the gradient was pruned"
+    assert occurring(2, certain=True) == set(range(5))
+
+
+def test_time_that_ends_among_graphs_that_are_not_possible_leaves_the_set_open(
+    searched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first part of graphs is compared in time, and all others are not connected."""
+    real, ended = module.completions, [False]
+
+    def slow(board: Board, clock: Any) -> Iterator[Any]:
+        yield from real(board, clock)
+        yield frozenset({(0, 1), (2, 3)})
+        ended[0] = True
+
+    monkeypatch.setattr(module, "completions", slow)
+    monkeypatch.setattr(module, "TOGETHER", 1)
+    monkeypatch.setattr(Clock, "left", property(lambda _: -1.0 if ended[0] else 1e6))
+    _, found = searched(settles(0, 1, 2, 3))
+    assert len(found.graphs) == 1 and not found.exhausted
+
+
+def test_nodes_have_the_degrees_that_they_state(searched: Any) -> None:
+    """The ends say that they have one neighbour."""
+    assert not searched(settles(0, 1, 2, 3, around={v: {(v - 1) % 4, (v + 1) % 4} for v in range(4)}))[1].graphs
 
 
 def test_a_known_number_of_nodes_is_kept(searched: Any) -> None:
     assert searched(settles(0, 1, 2, 3), n=4)[1].graphs and not searched(settles(0, 1, 2, 3), n=5)[1].graphs
+    assert searched(settles(0, 1, 2, 3), max_n=4)[1].graphs and not searched(settles(0, 1, 2, 3), max_n=3)[1].graphs
 
 
 def test_without_a_graph_nodes_are_settled_in_any_order_and_the_set_stays_open(

@@ -29,7 +29,7 @@ from jgleak.attacks.census.system import Solution
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.span.hops import Nodes
 from jgleak.features import FeatureSpace, binary, onehot
-from jgleak.federated import Knowledge, fedsgd
+from jgleak.federated import Knowledge, LocalTraining, fedavg, fedsgd
 from jgleak.gnn import standard
 from jgleak.graph import Graph
 
@@ -215,6 +215,16 @@ def test_the_nearest_few_are_compared_where_a_unit_may_have_flipped(
     monkeypatch.setattr(screen, "_distances", lambda *_: np.array([0.01, 0.02, 0.03, 0.04, 0.05]))
     assert not passing(problem, [other, other, other, other, true], 6), "no more than four"
     assert [one.graph.isomorphic(true) for one in passing(problem, [other, true, other, other, true], 6)] == [True]
+
+
+def test_the_update_of_several_steps_is_no_gradient_of_the_outputs() -> None:
+    """Labels are tried one by one: along the last bias the true graph would be off by a third."""
+    true, other = equal_nodes(nx.star_graph(5)), equal_nodes(nx.path_graph(6))
+    model = standard(ALIKE.width, "gcn", hidden=16)
+    params, local = model.initial(key=jax.random.key(0)), LocalTraining(1.0, 3)
+    seen = fedavg(model, params, [true], ALIKE, loss="bce", local=local)
+    found = passing(CensusProblem.of(seen, Knowledge(ALIKE, n=6)), [other, true], 6)
+    assert [one.form for one in found] == [true.canonical_form()]
 
 
 def test_a_star_with_more_neighbours_than_blocks_are_tried_with(star: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
