@@ -95,7 +95,7 @@ def _occurring(problem: CensusProblem, nodes: Nodes) -> frozenset[int]:
     if not all_shown(problem, nodes):
         return frozenset()
     # a basis of the rows among them: those that no other row's coefficients name are in every basis
-    upper, order = linalg.qr(nodes.rows.astype(np.float64).T, mode="r", pivoting=True)
+    upper, order = (np.asarray(part) for part in linalg.qr(nodes.rows.astype(np.float64).T, mode="r", pivoting=True))
     sizes = np.abs(np.diag(upper))
     rank = int(np.sum(sizes > sizes.max(initial=0.0) * DEPENDENT))
     others = linalg.solve_triangular(upper[:rank, :rank], upper[:rank, rank:])
@@ -122,7 +122,8 @@ def _possible(problem: CensusProblem, graph: Graph) -> bool:
     """True for a connected graph of a known size whose nodes have the degrees that they state."""
     knowledge = problem.knowledge
     fits = knowledge.n in (None, graph.n) and graph.n <= (knowledge.max_n or graph.n)
-    return fits and graph.connected and np.array_equal(graph.degree, knowledge.space.degrees(graph.x))
+    stated = knowledge.space.degrees(graph.x)
+    return fits and graph.connected and stated is not None and np.array_equal(graph.degree, stated)
 
 
 def _together(graphs: Iterator[Graph]) -> Iterator[list[Graph]]:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
+from jaxtyping import Int
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
@@ -52,15 +53,24 @@ class Board:
         """Settled nodes that have ``v`` as a neighbour."""
         return frozenset(u for u, around in self.settled.items() if v in around)
 
-    def slots(self, v: int) -> list[Slot] | None:
-        """The neighbours that ``v`` may have; None where the settled nodes contradict its degree."""
+    @property
+    def free(self) -> Int[np.ndarray, " k"]:
+        """Open nodes that lack neighbours."""
+        known = [u for around in self.settled.values() for u in around]
+        lacking = self.nodes.degrees > np.bincount(np.array(known, int), minlength=self.nodes.degrees.size)
+        lacking[[*self.settled, *self.absent]] = False
+        return np.flatnonzero(lacking)
+
+    def slots(self, v: int, free: Int[np.ndarray, " k"]) -> list[Slot] | None:
+        """The neighbours that ``v`` may have, some of them ``free``; None where the settled nodes contradict its
+        degree."""
         certain = self.certain(v)
         missing = int(self.nodes.degrees[v]) - len(certain)
-        options = [u for u in self.open if u != v and self.nodes.degrees[u] > len(self.certain(u))]
-        if missing < 0 or missing > len(options):
+        options = free[free != v]
+        if missing < 0 or missing > options.size:
             return None
         known = [Slot(np.array([u]), 1) for u in sorted(certain)]
-        return known + ([Slot(np.array(options), missing)] if missing else [])
+        return known + ([Slot(options, missing)] if missing else [])
 
     def real(self, v: int) -> bool:
         """True when ``v`` surely or probably occurs, and did not pass the node filter by accident."""
@@ -93,13 +103,9 @@ def settle(
     search = BlockFilter(*first, rows, nodes.degrees, checks, distinct=True)
     checked = 0
     waiting = {v for v in board.open if not board.tried.get(v)}
-    while clock.left > 0:
-        plans = {v: board.slots(v) for v in waiting if board.reached(v)}
-        if not plans:
-            break
-        v = min(plans, key=lambda v: (total(plans[v] or [], distinct=True), v))
+    while (fewest := _fewest(board, waiting, clock)) is not None:
+        v, slots = fewest
         waiting.remove(v)
-        slots = plans[v]
         if slots is None:
             continue
         found = search.blocks([(v, slots)], clock=clock, budget=budget, limits=limits)
@@ -111,6 +117,21 @@ def settle(
             board.settled[v] = board.tried[v][0]
             _narrow(board)
     return checked
+
+
+def _fewest(board: Board, waiting: Collection[int], clock: Clock) -> tuple[int, list[Slot] | None] | None:
+    """The waiting node that may be settled and has the fewest possible neighbourhoods; None: there is none, or no time.
+    Only its slots are kept: each lists almost all nodes."""
+    free, best = board.free, None
+    for v in waiting:
+        if clock.left <= 0:
+            return None
+        if board.reached(v):
+            slots = board.slots(v, free)
+            ways = total(slots or [], distinct=True)
+            if best is None or (ways, v) < best[:2]:
+                best = ways, v, slots
+    return None if best is None else best[1:]
 
 
 def _narrow(board: Board) -> None:

@@ -96,18 +96,18 @@ def test_slots_are_the_neighbours_that_settled_nodes_leave() -> None:
     assert [sorted(known.certain(v)) for v in range(6)] == [[], [0], [0], [], [], []]
 
     def told(v: int) -> list[tuple[list[int], int]] | None:
-        slots = known.slots(v)
+        slots = known.slots(v, known.free)
         return None if slots is None else [(slot.options.tolist(), slot.count) for slot in slots]
 
     assert told(1) == [([0], 1)], "it has its neighbour"
     assert told(2) == [([0], 1), ([3, 4], 1)], "1 has no place left, and 5 never had one"
     assert told(3) == [([2, 4], 1)] and told(4) == [([2, 3], 2)] and told(5) == []
     many = board((1, 1, 1), {0: frozenset({2}), 1: frozenset({2})})
-    assert many.slots(2) is None, "two settled nodes have it, and it has one neighbour"
+    assert many.slots(2, many.free) is None, "two settled nodes have it, and it has one neighbour"
     few = board((2, 2, 1), {0: frozenset({2})})
-    assert few.slots(1) is None, "nobody is left for it"
+    assert few.slots(1, few.free) is None, "nobody is left for it"
     exact = board((1, 1), {})
-    assert [(slot.options.tolist(), slot.count) for slot in exact.slots(0) or ()] == [([1], 1)]
+    assert [(slot.options.tolist(), slot.count) for slot in exact.slots(0, exact.free) or ()] == [([1], 1)]
 
 
 def test_nodes_are_real_where_all_are_or_a_neighbour_or_a_neighbourhood_of_theirs_is_seen() -> None:
@@ -162,8 +162,8 @@ class Spans:
     def _first(self, v: int, candidates: int) -> None:
         """No node that waits has fewer candidates."""
         waiting = [u for u in range(len(self.passing)) if u not in self.asked]
-        others = [(total(self.known.slots(u) or [], distinct=True), u) for u in waiting]
-        assert (candidates, v) == min(one for one in others if self.known.slots(one[1]) is not None)
+        others = [(total(self.known.slots(u, self.known.free) or [], distinct=True), u) for u in waiting]
+        assert (candidates, v) == min(one for one in others if self.known.slots(one[1], self.known.free) is not None)
 
 
 def settled(
@@ -249,7 +249,7 @@ def test_a_node_that_need_not_occur_waits_for_a_settled_neighbour(lab: Any, monk
     assert known.real(0) and known.reached(0) and not known.reached(1), "it occurs, whatever was found of it"
     known.absent = frozenset({3})
     assert known.open == [0, 1, 2, 4]
-    assert [slot.options.tolist() for slot in known.slots(0) or ()] == [[1, 2, 4]]
+    assert [slot.options.tolist() for slot in known.slots(0, known.free) or ()] == [[1, 2, 4]]
 
 
 def test_nodes_with_candidates_are_not_checked_again(lab: Any, monkeypatch: Any) -> None:
