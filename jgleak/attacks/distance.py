@@ -114,7 +114,7 @@ class Fit:
 
 
 def gradient_distances(
-    observation: Observation, space: FeatureSpace, graphs: Sequence[Graph]
+    observation: Observation, space: FeatureSpace, graphs: Sequence[Graph], most: float = MATCH
 ) -> list[tuple[float, Label]]:
     """For each graph the smallest relative gradient distance over its possible labels, and that label.
 
@@ -129,8 +129,11 @@ def gradient_distances(
     they are made again with the graph (``descended``), and the update of these is compared; labels that are solved for
     are taken from the weights that it got. Gradients are those of evaluation mode: a client that trains with dropout
     is never met. Frozen parts are not compared. A graph whose gradient is the client's but for units that rounding
-    turns (``FLIPPED``) has the distance without these.
+    turns (``FLIPPED``) has the distance without these, unless noise is known, which hides them: then ``most``, what is
+    explained (``Fit.most``), is above ``MATCH``.
     """
+    if most > MATCH:
+        return [_distance(observation, space, graph) for graph in graphs]
     return [_unturned(lambda seen, graph=graph: _distance(seen, space, graph), observation) for graph in graphs]
 
 

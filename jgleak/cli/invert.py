@@ -77,7 +77,11 @@ def invert(
     ] = None,
     prior: option.PriorOption = "auto",
     distinct_nodes: Annotated[
-        bool, option.knowledge("--distinct-nodes", help="Assume that all nodes of a client differ.")
+        bool,
+        option.knowledge(
+            "--distinct-nodes",
+            help="Assume that all nodes of a client differ (for `census` features have to state degrees).",
+        ),
     ] = False,
     name: Annotated[
         str, option.attack("--attack", help="The attack; see `jgleak list`.", autocompletion=option.attacks)

@@ -264,6 +264,7 @@ def test_a_unit_that_rounding_turns_is_no_other_graph(lab: Any) -> None:
     client = dataclasses.replace(seen(on), params=seen(off).params)
     assert _distance(client, lab.space, truth)[0] > 100 * MATCH
     assert gradient_distances(client, lab.space, [truth])[0] == (pytest.approx(0.0, abs=MATCH), truth.y)
+    assert gradient_distances(client, lab.space, [truth], 2 * MATCH)[0] == _distance(client, lab.space, truth), "noise"
     assert labelled_distance(client, lab.space, truth) <= MATCH
     assert labelled_distance(client, lab.space, dataclasses.replace(truth, y=1 - truth.y)) > FLIPPED
     other = lab.random(6, 2)

@@ -192,7 +192,7 @@ class Growing:
             if form not in forms:
                 forms.add(form)
                 if shared is None or (problem.observation.model.node_level and self.told is None):
-                    shared = gradient_distances(problem.seen, problem.knowledge.space, [graph])[0]
+                    shared = gradient_distances(problem.seen, problem.knowledge.space, [graph], problem.fit.most)[0]
                 if self.told is not None or shared[0] <= problem.fit.most:
                     out.append(ExplainingGraph(dataclasses.replace(graph, y=shared[1]), shared[0], form))
             if self.clock.left <= 0 or len(found.graphs) + len(out) >= problem.limits.listed:

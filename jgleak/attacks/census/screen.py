@@ -50,7 +50,7 @@ def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int) -> list
         kept = [graphs[i] for i in np.sort(order[near]).tolist()]
     found = []
     for graph in kept:
-        distance, label = gradient_distances(seen, space, [graph])[0]
+        distance, label = gradient_distances(seen, space, [graph], problem.fit.most)[0]
         if distance <= problem.fit.most:
             labelled = Graph(graph.x, graph.edges, label, edge_class=graph.edge_class)
             found.append(ExplainingGraph(labelled, distance, graph.canonical_form()))

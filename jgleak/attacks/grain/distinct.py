@@ -44,7 +44,7 @@ def reconstruct_distinct(
     for edges in completions(board, clock):
         graph = graph_of(board, edges)
         tests += 1
-        distance, label = gradient_distances(observation, knowledge.space, [graph])[0]
+        distance, label = gradient_distances(observation, knowledge.space, [graph], most)[0]
         if best is None or distance < best[0]:
             best = (distance, dataclasses.replace(graph, y=label))
         if distance <= most:

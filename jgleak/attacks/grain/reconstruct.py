@@ -78,7 +78,7 @@ class Search:
         if not self._plausible(share):
             return False
         graph = self.graph(partial)
-        (distance, label) = gradient_distances(self.observation, self.knowledge.space, [graph])[0]
+        (distance, label) = gradient_distances(self.observation, self.knowledge.space, [graph], self.most)[0]
         if self.best is None or (distance, graph.n) < (self.best[0], self.best[1].n):
             self.best = (distance, self.graph(partial, label))
         return distance <= self.most
@@ -131,7 +131,7 @@ def reconstruct(
         return Reconstruction((search.best[1],), search.best[0], stop, info=info)
     if search.largest is not None:
         graph = search.graph(search.largest)
-        (distance, label) = gradient_distances(observation, knowledge.space, [graph])[0]
+        (distance, label) = gradient_distances(observation, knowledge.space, [graph], search.most)[0]
         return Reconstruction((search.graph(search.largest, label),), distance, stop, info=info)
     return Reconstruction((), None, stop, info=info)
 

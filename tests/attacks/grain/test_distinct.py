@@ -48,7 +48,7 @@ def test_every_completion_is_tested_until_one_matches(
     monkeypatch.setattr(module, "block_checks", lambda *given: checks.append(given[2:]) or [])
     asked = list[Graph]()
 
-    def distances(observation: Any, space: Any, graphs: list[Graph]) -> list[tuple[float, int]]:
+    def distances(observation: Any, space: Any, graphs: list[Graph], most: float) -> list[tuple[float, int]]:
         asked.extend(graphs)
         return [(matching if len(asked) - 1 == met else 0.5 - 0.1 * (len(asked) >= 2), 1)]
 

@@ -62,7 +62,7 @@ def searched(
     """What the search returns, and the graphs whose gradients it asked for."""
     asked = list[Graph]()
 
-    def distances(observation: Observation, space: Any, graphs: list[Graph]) -> list[tuple[float, int]]:
+    def distances(observation: Observation, space: Any, graphs: list[Graph], most: float) -> list[tuple[float, int]]:
         asked.extend(graphs)
         return [(distance(graph), 1) for graph in graphs]
 
