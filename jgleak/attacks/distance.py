@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from scipy.special import expit, softmax
 
 from jgleak.attacks.noise import deviations, largest
 from jgleak.attacks.task_labels import task_labels
+from jgleak.attacks.turned_units import unturned
 from jgleak.defenses.prune import bounds, seen_part
 from jgleak.features import FeatureSpace
 from jgleak.federated.descent import descended
@@ -42,13 +43,6 @@ graphs of equal gradients must not be told apart by it."""
 
 ALIKE = 1e-5
 """How far apart outputs of equal nodes may be, relative to the largest output (at least 1): rounding."""
-
-FLIPPED = 0.1
-"""A unit whose input is zero up to rounding may be on in the client's computation and off in ours, which moves the
-gradient by some percent: graphs within this distance are compared again with weights that are off by ``JITTER``."""
-
-JITTER, DRAWS = 1e-6, 8
-"""How far, relative to each weight, and how many times; every draw turns such a unit with a chance of one half."""
 
 EQUATIONS = 20_000
 """About how many entries of a gradient are used to solve for node labels; decides speed alone."""
@@ -129,32 +123,12 @@ def gradient_distances(
     they are made again with the graph (``descended``), and the update of these is compared; labels that are solved for
     are taken from the weights that it got. Gradients are those of evaluation mode: a client that trains with dropout
     is never met. Frozen parts are not compared. A graph whose gradient is the client's but for units that rounding
-    turns (``FLIPPED``) has the distance without these, unless noise is known, which hides them: then ``most``, what is
+    turns (``unturned``) has the distance without these, unless noise is known, which hides them: then ``most``, what is
     explained (``Fit.most``), is above ``MATCH``.
     """
     if most > MATCH:
         return [_distance(observation, space, graph) for graph in graphs]
-    return [_unturned(lambda seen, graph=graph: _distance(seen, space, graph), observation) for graph in graphs]
-
-
-def _unturned(compare: Callable[[Observation], tuple[float, Label]], observation: Observation) -> tuple[float, Label]:
-    """The distance at the client's weights, or at weights off by rounding if the gradient is the same there."""
-    distance, label = compare(observation)
-    for draw in range(DRAWS if MATCH < distance < FLIPPED else 0):
-        closer, implied = compare(dataclasses.replace(observation, params=_jittered(observation.params, draw)))
-        if closer <= MATCH:
-            return closer, implied
-    return distance, label
-
-
-def _jittered(params: Params, draw: int) -> Params:
-    rng = np.random.default_rng(draw)
-
-    def moved(leaf: Any) -> np.ndarray:
-        leaf = np.asarray(leaf)
-        return (leaf * (1.0 + JITTER * rng.standard_normal(leaf.shape))).astype(leaf.dtype)
-
-    return jax.tree.map(moved, params)
+    return [unturned(lambda seen, graph=graph: _distance(seen, space, graph), observation, MATCH) for graph in graphs]
 
 
 def labelled_distance(observation: Observation, space: FeatureSpace, graph: Graph) -> float:
@@ -181,7 +155,7 @@ def labelled_distance(observation: Observation, space: FeatureSpace, graph: Grap
     def compare(seen: Observation) -> tuple[float, Label]:
         return max(float(_at_labels(seen, one, labels)[0]), _statistics(seen, one)), None
 
-    return _unturned(compare, observation)[0]
+    return unturned(compare, observation, MATCH)[0]
 
 
 def _statistics(observation: Observation, one: DenseGraph) -> float:

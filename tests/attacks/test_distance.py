@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.distance import (
-    FLIPPED,
-    JITTER,
     MATCH,
     Fit,
     _alike,
     _distance,
-    _jittered,
     _share,
     gradient_distances,
     labelled_distance,
 )
 from jgleak.attacks.noise import deviations, largest
+from jgleak.attacks.turned_units import JITTER, TURNED, _jittered
 from jgleak.defenses import parse
 from jgleak.federated import Observation, fedsgd
 from jgleak.graph import Graph
@@ -266,7 +264,7 @@ def test_a_unit_that_rounding_turns_is_no_other_graph(lab: Any) -> None:
     assert gradient_distances(client, lab.space, [truth])[0] == (pytest.approx(0.0, abs=MATCH), truth.y)
     assert gradient_distances(client, lab.space, [truth], 2 * MATCH)[0] == _distance(client, lab.space, truth), "noise"
     assert labelled_distance(client, lab.space, truth) <= MATCH
-    assert labelled_distance(client, lab.space, dataclasses.replace(truth, y=1 - truth.y)) > FLIPPED
+    assert labelled_distance(client, lab.space, dataclasses.replace(truth, y=1 - truth.y)) > TURNED
     other = lab.random(6, 2)
     assert gradient_distances(client, lab.space, [other])[0] == _distance(client, lab.space, other)
 

@@ -12,7 +12,8 @@ from jaxtyping import Array, Float
 
 from jgleak.attacks.census.assemble import ExplainingGraph
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.distance import FLIPPED, gradient_distances
+from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.turned_units import TURNED
 from jgleak.gnn import GNN, Params
 from jgleak.graph import DenseGraph, Graph, GraphBatch
 
@@ -24,7 +25,7 @@ ROOM = 3.0
 passes."""
 
 NEAREST = 4
-"""So many of the nearest graphs are compared as well if they are within ``FLIPPED``, where rounding may have turned a
+"""So many of the nearest graphs are compared as well if they are within ``TURNED``, where rounding may have turned a
 unit."""
 
 
@@ -46,7 +47,7 @@ def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int) -> list
         far = _distances(problem, graphs, slopes, slots)
         order = np.argsort(far)
         near = ~(far[order] > ROOM * problem.fit.most)  # what is no number stays
-        near[:NEAREST] |= far[order][:NEAREST] < FLIPPED
+        near[:NEAREST] |= far[order][:NEAREST] < TURNED
         kept = [graphs[i] for i in np.sort(order[near]).tolist()]
     found = []
     for graph in kept:

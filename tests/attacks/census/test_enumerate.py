@@ -204,7 +204,7 @@ def test_the_screen_passes_what_labels_tried_one_by_one_do(problem: CensusProble
     assert [one.graph.y for one in found] == [1]
 
 
-def test_the_nearest_few_are_compared_where_a_unit_may_have_flipped(
+def test_the_nearest_few_are_compared_where_a_unit_may_have_turned(
     problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The screen's own gradient of the true graph is off by some percent, as where a unit's input rounds to zero."""

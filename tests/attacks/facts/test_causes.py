@@ -39,7 +39,7 @@ def said(check: Callable[[Evidence], Iterator[str]], found: Evidence) -> str:
 
 
 def test_several_steps_are_said() -> None:
-    """Where they moved rows farther than was measured."""
+    """Where they moved rows far."""
     far, near = ({"protocol": "fedavg", "local": LocalTraining(rate, 2)} for rate in (100.0, 1e-6))
     assert "in 2 local steps of 100 a convolution moved rows" in said(_steps, evidence(PLAIN, **far))
     for marks in ({}, ONE, ADAM, near):
