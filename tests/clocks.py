@@ -18,5 +18,21 @@ class Held(Clock):
         return self
 
 
+class Looks(Clock):
+    """A clock that ends after so many looks at it as it has seconds."""
+
+    looks = 0
+
+    @property
+    def left(self) -> float:
+        """The looks that are left."""
+        object.__setattr__(self, "looks", self.looks + 1)
+        return self.seconds - self.looks
+
+    def part(self, share: float) -> Clock:
+        """Of looks no part is taken."""
+        return self
+
+
 HELD = Held(0.0, 0.5)
 """Half a second is left, for ever."""

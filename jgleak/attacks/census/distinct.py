@@ -79,7 +79,7 @@ def _settled(
     joined = (graph_of(board, edges) for edges in completions(board, clock))
     for some in _together(graph for graph in joined if _possible(problem, graph)):
         compared += len(some)
-        graphs += passing(problem, some, max(graph.n for graph in some))
+        graphs += passing(problem, some, max(graph.n for graph in some), clock)
         if len(graphs) > limits.listed or clock.left <= 0:
             break
     whole &= len(graphs) <= limits.listed and clock.left > 0  # also where time ended among graphs that are not possible

@@ -140,7 +140,8 @@ def enumerated(problem: CensusProblem, nodes: Nodes, bounds: Bounds | None, cloc
     for n, cycles in _order(sizes):
         for graphs in _batches(looked, problem, stars[n], (n, cycles), clock):
             first = not found
-            found += passing(problem, graphs, slots)
+            found += passing(problem, graphs, slots, clock)
+            looked.cut |= clock.left <= 0
             if first and found and not whole:
                 clock = clock.part(min(1.0, clock.elapsed / max(clock.left, 1e-9)))
             if len(found) >= problem.limits.listed:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.assemble import ExplainingGraph
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.distance import gradient_distances
@@ -29,8 +30,8 @@ NEAREST = 4
 unit."""
 
 
-def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int) -> list[ExplainingGraph]:
-    """Those of ``graphs`` whose gradient is the observed one, with their labels.
+def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int, clock: Clock) -> list[ExplainingGraph]:
+    """Those of ``graphs`` whose gradient is the observed one, with their labels; not all of them where time ends.
 
     The update has the gradient at a graph's outputs, as that of the last bias, so that one product with the outputs'
     Jacobian replaces one gradient for every label. Where it is not available, and for graphs that pass, labels are
@@ -40,6 +41,7 @@ def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int) -> list
       problem: the update and what is known.
       graphs: of ``slots`` nodes at most.
       slots: number of nodes that graphs are padded to.
+      clock: ends the comparison.
     """
     seen, space, kept = problem.seen, problem.knowledge.space, list(graphs)
     slopes = None if _hidden(problem) else seen.model.output_bias(seen.update)
@@ -51,6 +53,8 @@ def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int) -> list
         kept = [graphs[i] for i in np.sort(order[near]).tolist()]
     found = []
     for graph in kept:
+        if clock.left <= 0:
+            break
         distance, label = gradient_distances(seen, space, [graph], problem.fit.most)[0]
         if distance <= problem.fit.most:
             labelled = Graph(graph.x, graph.edges, label, edge_class=graph.edge_class)

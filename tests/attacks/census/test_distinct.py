@@ -90,7 +90,7 @@ def searched(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[t
         monkeypatch.setattr(module, "settle", lambda board, *_: next(steps)(board))
         monkeypatch.setattr(module, "_occurring", lambda *_: frozenset(range(4) if certain else [0]))
 
-        def passing(_: Any, graphs: Sequence[Graph], slots: int) -> list[ExplainingGraph]:
+        def passing(_: Any, graphs: Sequence[Graph], slots: int, _clock: Clock) -> list[ExplainingGraph]:
             assert slots == max(graph.n for graph in graphs)
             return [ExplainingGraph(graph, 0.0, graph.canonical_form()) for graph in graphs]
 

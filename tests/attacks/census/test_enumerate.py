@@ -11,9 +11,12 @@ import jax
 import networkx as nx
 import numpy as np
 import pytest
+from clocks import Looks
 
 from jgleak.attacks.attack import Budget
+from jgleak.attacks.census import enumerate as module
 from jgleak.attacks.census import screen
+from jgleak.attacks.census.assemble import ExplainingGraph
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import census
 from jgleak.attacks.census.enumerate import Stars, _batches, _Looked, _order, _stars, enumerated, may_be_small
@@ -197,11 +200,28 @@ def test_the_screen_passes_what_labels_tried_one_by_one_do(problem: CensusProble
         equal_nodes(plain) for plain in (nx.path_graph(6), nx.star_graph(5), nx.path_graph(2), nx.complete_graph(4))
     ]
     expected = [gradient_distances(problem.seen, ALIKE, [graph])[0] for graph in graphs]
-    found = passing(problem, graphs, 6)
+    found = passing(problem, graphs, 6, FOREVER)
     assert [one.form for one in found] == [
         graph.canonical_form() for graph, one in zip(graphs, expected, strict=True) if one[0] <= problem.fit.most
     ]
     assert [one.graph.y for one in found] == [1]
+
+
+def test_the_screen_ends_with_the_time_and_the_set_is_open_then(star: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind noise every graph is differentiated. Time that ends in the last comparison leaves graphs out as well."""
+    problem = CensusProblem.of(observed(ALIKE, star), Knowledge(ALIKE, n=6, noise=1e-9))
+    graphs = [star, equal_nodes(nx.path_graph(6)), star]
+    assert [len(passing(problem, graphs, 6, Looks(0.0, looks + 0.5))) for looks in (0, 1, 2, 3)] == [0, 1, 1, 2]
+    nodes, clock = CensusCandidates(problem, FOREVER, Budget(time_limit=60)).start.nodes, Looks(0.0, 1e6)
+    monkeypatch.setattr(module, "_batches", lambda *_: iter([[star]]))
+    assert enumerated(problem, nodes, None, clock).exhausted
+
+    def compared(*_: Any) -> list[ExplainingGraph]:
+        object.__setattr__(clock, "looks", 1e6)
+        return []
+
+    monkeypatch.setattr(module, "passing", compared)
+    assert not enumerated(problem, nodes, None, clock).exhausted
 
 
 def test_the_nearest_few_are_compared_where_a_unit_may_have_turned(
@@ -211,10 +231,12 @@ def test_the_nearest_few_are_compared_where_a_unit_may_have_turned(
     true, other = equal_nodes(nx.star_graph(5)), equal_nodes(nx.path_graph(6))
     for far, passes in ((0.05, True), (0.2, False), (np.nan, True)):
         monkeypatch.setattr(screen, "_distances", lambda *_, far=far: np.array([0.3, far]))
-        assert [one.form for one in passing(problem, [other, true], 6)] == [true.canonical_form()] * passes
+        assert [one.form for one in passing(problem, [other, true], 6, FOREVER)] == [true.canonical_form()] * passes
     monkeypatch.setattr(screen, "_distances", lambda *_: np.array([0.01, 0.02, 0.03, 0.04, 0.05]))
-    assert not passing(problem, [other, other, other, other, true], 6), "no more than four"
-    assert [one.graph.isomorphic(true) for one in passing(problem, [other, true, other, other, true], 6)] == [True]
+    assert not passing(problem, [other, other, other, other, true], 6, FOREVER), "no more than four"
+    assert [one.graph.isomorphic(true) for one in passing(problem, [other, true, other, other, true], 6, FOREVER)] == [
+        True
+    ]
 
 
 def test_the_update_of_several_steps_is_no_gradient_of_the_outputs() -> None:
@@ -223,7 +245,7 @@ def test_the_update_of_several_steps_is_no_gradient_of_the_outputs() -> None:
     model = standard(ALIKE.width, "gcn", hidden=16)
     params, local = model.initial(key=jax.random.key(0)), LocalTraining(1.0, 3)
     seen = fedavg(model, params, [true], ALIKE, loss="bce", local=local)
-    found = passing(CensusProblem.of(seen, Knowledge(ALIKE, n=6)), [other, true], 6)
+    found = passing(CensusProblem.of(seen, Knowledge(ALIKE, n=6)), [other, true], 6, FOREVER)
     assert [one.form for one in found] == [true.canonical_form()]
 
 
