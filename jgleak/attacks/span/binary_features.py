@@ -3,17 +3,18 @@
 Adding such features one by one, as GRAIN does, multiplies partial candidates without bound: where a zero row occurs,
 every union of disjoint rows passes until the last column. But binary columns give more than one span check each. Let
 ``c`` be a row's coordinates in the span's basis. Word ``j`` of that row is ``u_j . c`` for a known vector ``u_j``, and
-is 0 or 1; rows without any of the words reveal the functional ``w`` with ``w . c = 1`` for every row. When some words'
-vectors add up to ``w``, exactly one of these words occurs in any row. Such partitions, as fine as a linear programme
-can make them, cut the space down to the rows one by one.
+is 0 or 1; columns of words that no row has reveal the functional ``w`` with ``w . c = 1`` for every row. When some
+words' vectors add up to ``w``, exactly one of these words occurs in any row. Such partitions, as fine as a linear
+programme can make them, cut the space down to the rows one by one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.optimize import linprog
 
 from jgleak.attacks.attack import Clock
@@ -21,6 +22,9 @@ from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import LIMITS, SpanLimits, SpanTolerances
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
+
+LEAST_ABSENT = 3
+"""Fewest columns that agree by more than chance."""
 
 
 class Words(NamedTuple):
@@ -51,13 +55,14 @@ def passing_words(
     if not subspace.informative:
         raise TooManyCandidates("the input gradient spans the whole input space (or nothing)")
     words, unity = _functionals(space, subspace)
-    tolerances = subspace.margin.tolerances
-    rows, complete = _rows(words, unity, tolerances, clock, limits.word_partitions)
+    tolerances, marks = subspace.margin.tolerances, _marks(space)
+    rows, complete = _rows(words[marks], unity, tolerances, clock, limits.word_partitions)
     if rows.shape[0] == 0:
         return Words(np.zeros((0, len(space.features)), np.int32), complete)
-    bits = rows @ words.T
+    raw = rows @ words.T
+    bits = raw[:, marks]
     clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= tolerances.word_row * tolerances.word_entry, axis=1)
-    codes = np.unique(_codes(space, bits[clean].round().astype(int)), axis=0)
+    codes = np.unique(_codes(space, raw[clean]), axis=0)
     if codes.shape[0]:
         codes = codes[subspace.distances(space.encode(codes)) <= subspace.tolerance]
     return Words(codes, complete)
@@ -68,10 +73,26 @@ def _functionals(space: FeatureSpace, subspace: Subspace) -> tuple[Float[np.ndar
     scaled = subspace.basis * subspace.scale[:, None]
     if space.mean is None or space.std is None:
         raise TooManyCandidates("word features need the space's public mean and deviation")
-    words = np.array([space.offsets[g] for g, f in enumerate(space.features) if f.kind == "binary"])
-    live = words[space.std[words] > 0]
-    unity = np.median(-scaled[live] * (space.std[live] / space.mean[live])[:, None], axis=0)
+    live = np.flatnonzero(_marks(space) & (space.std > 0) & (space.mean > 0))
+    unity = _unity(-scaled[live] * (space.std[live] / space.mean[live])[:, None], subspace.margin.tolerances)
     return space.mean[:, None] * unity + space.std[:, None] * scaled, unity
+
+
+def _marks(space: FeatureSpace) -> Bool[np.ndarray, " m"]:
+    """Columns of 0 and 1."""
+    return np.concatenate([np.full(f.columns, f.kind in ("binary", "onehot")) for f in space.features])
+
+
+def _unity(columns: Float[np.ndarray, "k r"], tolerances: SpanTolerances) -> Float[np.ndarray, " r"]:
+    """``w`` from ``w - u_j / mean_j`` of every column: it is ``w`` in all columns that no row has, and the others agree
+    only by chance. Absent ones may be few: in a small vocabulary most words occur."""
+    groups = _groups(columns, tolerances.word_entry * np.linalg.norm(columns, axis=1))
+    if not groups or len(groups[0]) < LEAST_ABSENT:
+        raise TooManyCandidates(
+            f"fewer than {LEAST_ABSENT} words of the schema are absent from every node, and only their columns show "
+            "what the normalisation subtracted: give a schema with more words of the public data"
+        )
+    return np.median(columns[groups[0]], axis=0)
 
 
 def _rows(
@@ -135,16 +156,20 @@ def _partition(
 
 def _distinct(rows: Float[np.ndarray, "K r"], tolerances: SpanTolerances) -> Float[np.ndarray, "k r"]:
     """Rows that differ, each the mean of its near-copies; the commonest first."""
-    groups: list[list[int]] = []
-    left = np.ones(rows.shape[0], bool)
     tolerance = tolerances.word_entry * np.median(np.linalg.norm(rows, axis=1)) if rows.size else 0.0
+    groups = _groups(rows, np.full(rows.shape[0], tolerance))
+    return np.array([rows[g].mean(axis=0) for g in groups]).reshape(-1, rows.shape[1])
+
+
+def _groups(rows: Float[np.ndarray, "K r"], near: Float[np.ndarray, " K"]) -> list[Int[np.ndarray, " g"]]:
+    """Rows not farther than ``near`` from the first of their group; the largest group first."""
+    groups, left = list[Int[np.ndarray, " g"]](), np.ones(rows.shape[0], bool)
     for i in range(rows.shape[0]):
         if left[i]:
-            near = left & (np.linalg.norm(rows - rows[i], axis=1) <= tolerance)
-            left &= ~near
-            groups.append(np.flatnonzero(near).tolist())
-    groups.sort(key=len, reverse=True)
-    return np.array([rows[g].mean(axis=0) for g in groups]).reshape(-1, rows.shape[1])
+            group = left & (np.linalg.norm(rows - rows[i], axis=1) <= near[i])
+            left &= ~group
+            groups.append(np.flatnonzero(group))
+    return sorted(groups, key=len, reverse=True)
 
 
 def _null(rows: Float[np.ndarray, "k r"], tolerances: SpanTolerances) -> Float[np.ndarray, "r f"]:
@@ -159,9 +184,6 @@ def _lift(local: Float[np.ndarray, " f"], space: Float[np.ndarray, "r f"]) -> Fl
     return space @ local
 
 
-def _codes(space: FeatureSpace, bits: Int[np.ndarray, "T m"]) -> Int[np.ndarray, "T G"]:
-    codes = np.zeros((bits.shape[0], len(space.features)), np.int32)
-    for g, (feature, start) in enumerate(zip(space.features, space.offsets, strict=True)):
-        block = bits[:, start : start + feature.columns]
-        codes[:, g] = block[:, 0] if feature.kind == "binary" else block.argmax(axis=1)
-    return codes
+def _codes(space: FeatureSpace, raw: Float[np.ndarray, "T m"]) -> Int[np.ndarray, "T G"]:
+    """The nearest values of unnormalised columns."""
+    return dataclasses.replace(space, mean=None, std=None).decode(raw)

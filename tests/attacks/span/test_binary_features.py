@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from jgleak.attacks.span.binary_features import _distinct, _null, _partition, pa
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import TOLERANCES, SpanLimits
 from jgleak.attacks.span.subspace import Subspace
-from jgleak.features import FeatureSpace, binary, onehot
+from jgleak.features import FeatureSpace, binary, number, onehot
 
 DEGREES = 4
 
@@ -66,6 +67,27 @@ def test_rows_of_sparse_matrices_are_recovered(nodes: int, words: int) -> None:
     found, complete = passing_words(space, span_of(space, truth, 0))
     assert complete and as_set(truth) <= as_set(found)
     assert len(found) <= nodes + 3
+
+
+@pytest.mark.parametrize("kind", [onehot, number])
+def test_of_a_small_vocabulary_most_words_may_occur(kind: Any) -> None:
+    """Columns of the few absent words agree, whatever the others say; a degree may stand in one column of numbers."""
+    words, nodes, rng = 70, 16, np.random.default_rng(3)
+    bare = FeatureSpace((*(binary(f"w{g}") for g in range(words)), kind("degree", range(20))), degree="degree")
+    every = np.c_[rng.random((400, words)) < 0.12, rng.integers(20, size=400)].astype(np.int32)
+    space, truth = bare.fit([every]), every[:nodes]
+    absent = words - np.count_nonzero(truth[:, :words].any(axis=0))
+    assert 3 <= absent < words / 4
+    found, complete = passing_words(space, span_of(space, truth, 0))
+    assert complete and as_set(found) == as_set(truth)
+
+
+def test_without_absent_words_nothing_shows_the_means() -> None:
+    space, rng = fitted(12, 1), np.random.default_rng(0)
+    truth = np.c_[rng.random((3, 12)) < 0.5, np.arange(3)].astype(np.int32)
+    truth[0, :12] = 1
+    with pytest.raises(TooManyCandidates, match="absent"):
+        passing_words(space, span_of(space, truth, 0))
 
 
 def test_a_search_that_was_cut_short_says_so() -> None:
