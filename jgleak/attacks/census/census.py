@@ -44,6 +44,7 @@ from jgleak.attacks.census.local_path import every_step_whole
 from jgleak.attacks.census.number_of_nodes import number_of_nodes
 from jgleak.attacks.census.prior import resolved
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.row_rank import unspanned
 from jgleak.attacks.census.search import searchable, searched
 from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
 from jgleak.attacks.census.shares import shares
@@ -122,7 +123,10 @@ def run(
                 return _certified(problem, answer, info, whole, late=clock.left <= 0)
         if not info["attempts"] and candidates.too_many:
             raise TooManyCandidates(candidates.too_many)
-        if candidates.given_up and stop != "nothing assembled":
+        lacking = unspanned(problem, candidates.start.nodes)
+        if lacking is not None:
+            info["reason"] = lacking
+        elif candidates.given_up and stop != "nothing assembled":
             info["reason"] = candidates.given_up[0]
         elif knowledge.space.degree is None and knowledge.noise is None:
             info["reason"] = degrees_unstated(knowledge, settings.limits)

@@ -6,8 +6,9 @@ import numpy as np
 
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.span.hops import Nodes
-from jgleak.attacks.span.leak_points import leak_points
-from jgleak.attacks.span.levels import input_subspace
+from jgleak.attacks.span.leak_points import SINGULAR, leak_points
+from jgleak.attacks.span.levels import input_site, input_subspace
+from jgleak.plural import counted
 
 
 def shown_rank(problem: CensusProblem, nodes: Nodes) -> int:
@@ -26,6 +27,32 @@ def all_shown(problem: CensusProblem, nodes: Nodes) -> bool:
 def spanning(problem: CensusProblem, nodes: Nodes) -> bool:
     """False where these nodes cannot be all: their rows span less than the input's gradient."""
     return _rank_of_rows(nodes) >= _rank_of_gradient(problem)
+
+
+def unspanned(problem: CensusProblem, nodes: Nodes) -> str | None:
+    """A sentence about dimensions of the input's gradient that the rows of ``nodes``, those that pass, do not span;
+    None where there is none, or under noise, which hides rows too."""
+    shown, found = _rank_of_gradient(problem), _rank_of_rows(nodes)
+    if problem.knowledge.noise is not None or found >= shown:
+        return None
+    site, model = input_site(problem.seen, problem.knowledge, problem.tolerances.span), problem.seen.model
+    place = "the readout" if site.name == "readout" else "the encoder" if model.encoder.taps else "convolution 1"
+    said = (
+        f"the gradient of {place} has {counted(shown, 'dimension')}, and the feature vectors that pass its check span "
+        f"{found} of them"
+    )
+    otherwise = ":"
+    if not nodes.complete:
+        said += ": the search for them did not end, and --time-limit or --option word_partitions=100000 may find more"
+        otherwise = "; or else"
+    if SINGULAR in site.condition:
+        said += (
+            f"{otherwise} rows of the other nodes are in it as sums alone, as under a singular adjacency (the "
+            "normalised one has no inverse, as where two nodes have the same neighbours, each counted among its own); "
+            "what is needed is their features, or a model whose weights see a node's own row (GraphSAGE, a residual, "
+            "a readout of [x | h])"
+        )
+    return said
 
 
 def _rank_of_rows(nodes: Nodes) -> int:

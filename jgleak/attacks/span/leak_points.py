@@ -27,6 +27,9 @@ from jgleak.federated.observation import Observation
 View = Literal["state", "hidden", "aggregate"]
 """Which row a layer offers for a check: its output, its hidden row, or the mixed rows before any weight."""
 
+SINGULAR = "does not hold under a singular adjacency"
+"""Of conditions of maps whose gradient has passed the mixing."""
+
 
 @dataclasses.dataclass(frozen=True)
 class LeakPoint:
@@ -97,6 +100,6 @@ def _own_rows(observation: Observation, hop: int) -> LeakPoint | None:
         return None
     condition = f"the gradient at the rows that enter convolution {hop} has full row rank"
     if {tap.path for tap in own} == {tap.path for tap in mixed}:  # the gradient there has passed the mixing
-        condition += ", which does not hold under a singular adjacency"
+        condition += f", which {SINGULAR}"
     parts = [part for tap in own if (part := whole_gradient(observation, hop, tap.path)) is not None]
     return LeakPoint("node", hop, "state", 0, np.hstack(parts), condition) if parts else None

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from jgleak import Budget, Knowledge, get_attack
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.census import hidden_nodes
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.hidden_nodes import OCCURRING, PARALLEL, hidden, lines
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.census.row_rank import shown_rank, spanning
+from jgleak.attacks.census.row_rank import shown_rank, spanning, unspanned
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.node_kinds import vectors
 from jgleak.attacks.span.levels import input_subspace
@@ -148,6 +149,28 @@ def test_small_graphs_are_taken_from_hidden_nodes_where_those_that_pass_cannot_b
     candidates = CensusCandidates(problem, Budget(time_limit=60).start(), Budget(time_limit=60))
     assert spanning(problem, candidates.start.nodes)
     assert [start is candidates.start for start in candidates.enumerable] == [True]
+
+
+def test_rows_that_show_as_sums_alone_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the rows c, b - c, a + c, .. of a tree none is a node's: also where time ended the search."""
+    graph, observation = seen("CC(=O)C(C)O", RAW)
+    knowledge = Knowledge(RAW)
+    problem, limit = CensusProblem.of(observation, knowledge), Budget(time_limit=60)
+    passing = CensusCandidates(problem, limit.start(), limit).start.nodes
+    rank = np.linalg.matrix_rank((graph.adjacency + np.eye(graph.n)) @ RAW.encode(graph.x))
+    said = unspanned(problem, passing)
+    assert said is not None and f"convolution 1 has {rank} dimensions" in said and "singular adjacency" in said
+    assert "span 0 of them" in said and "did not end" not in said
+    assert "did not end" in (unspanned(problem, dataclasses.replace(passing, complete=False)) or "")
+    noisy = CensusProblem.of(observation, Knowledge(RAW, noise=1e-6))
+    assert unspanned(noisy, passing) is None, "noise may hide them"
+    whole = dataclasses.replace(passing, codes=graph.x, rows=RAW.encode(graph.x), degrees=graph.degree)
+    assert unspanned(problem, whole) is None
+    ended = list[bool]()
+    monkeypatch.setattr(CensusCandidates, "attempts", lambda *_: ended.append(True) or ())
+    monkeypatch.setattr(Clock, "left", property(lambda _: 0.0 if ended else 1e6))
+    found = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=limit)
+    assert found.stop == "time" and found.info["reason"] == said
 
 
 EVERYWHERE = np.array(
