@@ -49,9 +49,10 @@ def fedavg(
         loss.
     """
     check_client(model, graphs, space, loss)
+    local = local.among(len(graphs))
     if model.returns_statistics and local.steps > 1:
         raise ValueError("local: batch normalisation in training mode is understood in one step; take steps=1")
-    if Loss.of(loss).masked and local.loader is not None and len(graphs) % min(local.loader, len(graphs)):
+    if Loss.of(loss).masked and local.loader is not None and len(graphs) % local.loader:
         raise ValueError(
             f"local: {len(graphs)} graphs do not fill steps of {local.loader}, and a masked loss counts labels by the "
             "step; take a loader that divides the number of graphs"
@@ -81,7 +82,7 @@ def _loaded(
     """
     if local.shuffled and key is None:
         raise ValueError("key: the order of shuffled graphs is drawn under a key; give key=jax.random.key(...)")
-    size = graphs if local.loader is None else min(local.loader, graphs)
+    size = local.loader or graphs
     each, begin = local.passes(graphs), np.arange(graphs)
     order = np.zeros((local.steps, size), np.int64)
     counts = np.zeros((local.steps, size), np.float32)

@@ -138,6 +138,10 @@ class LocalTraining:
         rate, momentum, decay = (np.asarray(one, np.float32) for one in (self.rate, self.momentum, self.weight_decay))
         return Descent(rate, momentum, decay, self.shares.astype(np.float32))
 
+    def among(self, graphs: int) -> LocalTraining:
+        """The same training of a client that may have fewer graphs than a step takes: then a step takes all."""
+        return self if self.loader is None else dataclasses.replace(self, loader=min(self.loader, graphs))
+
     def passes(self, graphs: int) -> int:
         """Steps of one pass over so many graphs."""
         return 1 if self.loader is None else -(-graphs // self.loader)

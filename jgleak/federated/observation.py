@@ -211,14 +211,23 @@ def serialise(observation: Observation, space: FeatureSpace | None = None) -> by
     Tensors are named ``params/...`` and ``update/...``, and ``statistics/...`` where some came back; the header holds
     one JSON string with the format version, the model, the loss, the protocol and the feature space. Nothing private is
     in it. Without a space the reader must bring one.
+
+    Raises:
+      ValueError: a local step takes more graphs than the client has.
     """
+    local = observation.local
+    if local is not None and local.loader is not None and local.loader > observation.batch_size:
+        raise ValueError(
+            f"loader: a step takes {local.loader} graphs, and the client has batch_size={observation.batch_size}; give "
+            "the number of all its graphs as batch_size, or leave loader out where every step takes all"
+        )
     header = {
         "format": FORMAT,
         "model": model_to_json(observation.model),
         "loss": observation.loss,
         "batch_size": observation.batch_size,
         "protocol": observation.protocol,
-        "local": None if observation.local is None else _local_fields(observation.local),
+        "local": None if local is None else _local_fields(local),
         "scaled": observation.scaled,
         "pruned": observation.pruned,
         "noise": observation.noise,
@@ -237,7 +246,7 @@ def save(path: str | Path, observation: Observation, space: FeatureSpace | None 
     """Write ``serialise(observation, space)`` to a file.
 
     Raises:
-      ValueError: when the file cannot be written.
+      ValueError: the file cannot be written, or a local step takes more graphs than the client has.
     """
     try:
         Path(path).write_bytes(serialise(observation, space))

@@ -129,7 +129,8 @@ class Rounds:
         return kept | left, dataclasses.replace(self, client=_known(self.client, defense, changed))
 
     def _local(self, graphs: int | np.integer) -> LocalTraining:
-        return dataclasses.replace(self.local, steps=self.epochs * self.local.passes(int(graphs)))
+        local = self.local.among(int(graphs))
+        return dataclasses.replace(local, steps=self.epochs * local.passes(int(graphs)))
 
 
 def _check_dropout(model: Any) -> None:

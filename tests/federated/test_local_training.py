@@ -135,6 +135,17 @@ def test_a_file_tells_the_optimiser_and_plain_ones_are_as_before(client: dict[st
         assert load(tmp_path / "o")[0].local == local
 
 
+def test_a_step_takes_no_more_graphs_than_there_are(client: dict[str, Any], tmp_path: Path) -> None:
+    """A file that says so is refused; a client of a federation, which all have one loader, takes all it has."""
+    number = len(client["graphs"])
+    seen = fedavg(**client, loss="bce", local=LocalTraining(0.1, 2, loader=number + 1))
+    assert seen.local == LocalTraining(0.1, 2, loader=number)
+    save(tmp_path / "o", seen, client["space"])
+    wrong = dataclasses.replace(seen, local=LocalTraining(0.1, 2, loader=number + 1))
+    with pytest.raises(ValueError, match=f"loader: a step takes {number + 1} graphs.* batch_size={number};"):
+        save(tmp_path / "o", wrong, client["space"])
+
+
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("fields", "words"),
