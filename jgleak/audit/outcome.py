@@ -54,7 +54,7 @@ def outcome(
       exact: other attacks that find whole graphs and can run on this observation, for a hint.
     """
     if not found.graphs:
-        hints = _hints(found.stop, noise)
+        hints = *_hints(found.stop, noise), *_training(observation)
         stated = None if space is None or found.stop == "time" else space.degree
         return Outcome(NOTHING, "", hints if stated is None else (*hints, DEGREE.format(stated)))
     fit, distance = Fit.of(observation, noise), found.gradient_distance
@@ -84,6 +84,20 @@ def _hints(stop: str, noise: float | None) -> tuple[str, ...]:
         "no node passed the span checks: do --features match the model's input (raw or normalised columns), and is the "
         "update as the client computed it?",
         f"{told}; narrow or untrained models can hide nodes",
+    )
+
+
+def _training(observation: Observation) -> tuple[str, ...]:
+    """What to check where the file states local training: under other numbers nothing has the update."""
+    local = observation.local
+    if local is None:
+        return ()
+    said = {"rate": f"{local.rate:g}", "steps": local.steps, "loader": local.loader}
+    given = ", ".join(f"{name}={value}" for name, value in said.items())
+    return (
+        f"the file states how the client trained: LocalTraining({given}) of batch_size={observation.batch_size}; where "
+        "a number is wrong (steps are those of all passes together, loader the graphs of a step, None: all), no graph "
+        "has this update",
     )
 
 

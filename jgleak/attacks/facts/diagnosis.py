@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Float
 
 from jgleak.attacks.blas import one_thread
-from jgleak.attacks.closed_form.labels import infer_tasks, last_bias, names_no_class
+from jgleak.attacks.closed_form.labels import last_bias, names_no_class
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import Silent
 from jgleak.attacks.facts.graphs import head_rank
+from jgleak.attacks.facts.head import FITS, fit, flat, of_classes
 from jgleak.attacks.facts.node_kinds import different_nodes
 from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
-from jgleak.federated.loss import Loss, label_loss
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation, flatten
 from jgleak.gnn import Pooled
 from jgleak.plural import counted
-
-FITS = 1e-3
-"""Relative distance from the head's gradient that rounding explains."""
 
 MOVED = 0.08
 """A convolution that moved rows farther (``_moved``) is named as a possible cause. In a trial without a record no ten
@@ -121,7 +115,7 @@ def _one_length(evidence: Evidence) -> Iterator[str]:
     seen = evidence.observation
     if seen.adaptive or seen.steps > 1 or seen.protocol not in ("fedsgd", "fedavg"):
         return
-    entries = np.abs(_flat(seen.update))
+    entries = np.abs(flat(seen.update))
     moved = entries[entries > 0]
     if moved.size < LEAST_ENTRIES:
         return
@@ -159,82 +153,46 @@ def _mixed(evidence: Evidence) -> Iterator[str]:
         )
 
 
-class HeadFit(NamedTuple):
-    """A loss beside the head's gradient: the distance that the best label leaves, as it is and up to a factor."""
-
-    distance: float
-    factor: float
-    rest: float
-
-
 def _head(evidence: Evidence) -> Iterator[str]:
     """The head is known from its gradient: the row that enters it, hence the output, hence its gradient by label."""
     observation = evidence.observation
     loss = Loss.of(observation.loss)
     one = evidence.one_gradient and observation.batch_size == 1 and evidence.noise is None and not evidence.altered
     recomputed = not observation.model.drops and observation.model.trains("readout")
-    if not one or not recomputed or loss.regression or head_rank(evidence) != 1 or names_no_class(observation):
+    if not one or not recomputed or head_rank(evidence) != 1:
         return
-    fit = _fit(evidence, loss)
-    if fit.distance <= FITS:
-        return
-    if fit.rest <= FITS:
-        if not observation.scaled:
-            what = "clipping" if fit.factor < 1 else "a loss that is not a mean"
+    if loss.regression:
+        classes = of_classes(evidence)
+        if classes is not None:
             yield (
-                f"the head's gradient is {fit.factor:.3g} times that of the loss {observation.loss!r}: {what}, which "
+                f"the head's gradient is, to rounding, that of the loss {classes!r} with labels of 0 and 1, while "
+                f"under {observation.loss!r} a label may be any number: if clients minimise {classes!r}, give --loss "
+                f"{classes}"
+            )
+        return
+    if names_no_class(observation):
+        return
+    near = fit(evidence, loss)
+    if near.distance <= FITS:
+        return
+    if near.rest <= FITS:
+        if not observation.scaled:
+            what = "clipping" if near.factor < 1 else "a loss that is not a mean"
+            if observation.local is not None:
+                what = f"the rate is not {observation.local.rate:g} (rate in LocalTraining), or {what}"
+            yield (
+                f"the head's gradient is {near.factor:.3g} times that of the loss {observation.loss!r}: {what}, which "
                 "the file does not mention"
             )
         return
     for other in ("ce", "bce", "masked_bce"):
-        if other != loss.name and _fit(evidence, Loss(other)).distance <= FITS:
+        if other != loss.name and fit(evidence, Loss(other)).distance <= FITS:
             yield f"the head's gradient is that of the loss {other!r}, not of {observation.loss!r}: give --loss {other}"
             return
     yield (
-        f"with the parameters of the file the head has no such gradient under any label (off by {fit.rest:.1%}): the "
+        f"with the parameters of the file the head has no such gradient under any label (off by {near.rest:.1%}): the "
         "update belongs to other parameters (it is stale), to a longer training, or to another loss"
     )
-
-
-def _fit(evidence: Evidence, loss: Loss) -> HeadFit:
-    observation = evidence.observation
-    model = observation.model
-    readout = model.readout
-    if not isinstance(readout, Pooled):
-        raise Silent("the row that enters the head does not show")
-    seen, weights = model.readout_of(observation.update), model.readout_of(observation.params)
-    row = jnp.asarray(readout.pooled_row(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), seen)), jnp.float32)
-
-    def head(head_weights: Any, target: Any) -> Any:
-        logits: Any = readout.mlp.apply({"params": head_weights}, row)
-        return label_loss(logits, target, loss)
-
-    observed = _flat(seen["mlp"])
-    fits = []
-    for label in _labels(observation, loss):
-        expected = _flat(jax.grad(head)(weights["mlp"], label))
-        factor = float(observed @ expected) / max(float(expected @ expected), 1e-300)
-        size = max(float(np.linalg.norm(observed)), 1e-300)
-        distances = (float(np.linalg.norm(observed - scale * expected)) / size for scale in (1.0, factor))
-        fits.append(HeadFit(next(distances), factor, next(distances) if factor > 0 else np.inf))
-    return min(fits, key=lambda fit: fit.rest)
-
-
-def _labels(observation: Observation, loss: Loss) -> list[Any]:
-    if loss.name == "masked_bce":
-        return [jnp.asarray(_signs(observation), jnp.float32)]
-    return [jnp.asarray(label) for label in range(loss.classes(observation.model.outputs))]
-
-
-def _signs(observation: Observation) -> Float[np.ndarray, " T"]:
-    if Loss.of(observation.loss).masked:
-        return infer_tasks(observation)
-    bias = last_bias(observation.model, observation.update)
-    return np.where(bias == 0, np.nan, bias < 0)
-
-
-def _flat(tree: Any) -> Float[np.ndarray, " P"]:
-    return np.asarray(ravel_pytree(tree)[0], np.float64)
 
 
 def _skipped(evidence: Evidence) -> Iterator[str]:

@@ -23,6 +23,7 @@ from jgleak.attacks.facts.fact import (
     Silent,
 )
 from jgleak.attacks.facts.graphs import head_rank
+from jgleak.attacks.facts.head import of_classes
 from jgleak.attacks.noise import tail
 from jgleak.federated.loss import Loss
 
@@ -246,4 +247,10 @@ def _target(evidence: Evidence) -> Fact:
         target = infer_target(observation)
     except ConditionFailed as error:
         raise Silent(str(error)) from None
-    return Fact("label", target, (ONE,), f"the target is {target:.6g}")
+    classes, doubt = of_classes(evidence), ""
+    if classes is not None:
+        doubt = (
+            f" under the file's loss {observation.loss!r}; but the gradient is, to rounding, also that of {classes!r} "
+            f"with a label of 0 or 1: if clients minimise that, give --loss {classes}"
+        )
+    return Fact("label", target, (ONE,), f"the target is {target:.6g}{doubt}")

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from jgleak.attacks.facts.diagnosis import diagnoses
 from jgleak.attacks.facts.registry import facts
 from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, NodeScores, Pooled
@@ -81,6 +82,23 @@ def test_regressions_and_smoothed_labels_have_no_classes(lab: Any) -> None:
     for outputs, labels, loss in ((1, [0.5, 2.0], "mse"), (3, [0, 2], "ce+smoothing:0.1")):
         assert "leave signs that tell no label" in silent(lab, sent(lab, linear(lab, outputs), labels, loss), "classes")
     assert "several entries" in silent(lab, sent(lab, linear(lab, 3), [2], "ce+smoothing:0.1"))
+
+
+@pytest.mark.parametrize(("declared", "true"), [("mse", "bce"), ("masked_mse", "masked_bce")])
+def test_squared_errors_that_are_gradients_of_classes_are_questioned(lab: Any, declared: str, true: str) -> None:
+    """One output: the target that squares would have is no class; and gradients of squares say nothing of classes."""
+    for y in (0, 1):
+        seen = sent(lab, linear(lab, 1), [tasks(y) if true == "masked_bce" else y], true)
+        wrong = dataclasses.replace(seen, loss=declared)
+        (because,) = (said for said in diagnoses(wrong, lab.bare) if "--loss" in said)
+        assert f"of the loss {true!r} with labels of 0 and 1" in because
+        line = facts(wrong, lab.bare).found["label"].line
+        assert declared != "mse" or (line.startswith("the target is ") and f"give --loss {true}" in line), line
+        assert not any("--loss" in said for said in diagnoses(seen, lab.bare))
+    for target in (0.3, 1.0):
+        honest = sent(lab, linear(lab, 1), [tasks(target) if true == "masked_bce" else target], declared)
+        assert "--loss" not in facts(honest, lab.bare).found["label"].line
+        assert not any("--loss" in said for said in diagnoses(honest, lab.bare))
 
 
 def test_counts_that_exclude_nothing_are_not_told(lab: Any) -> None:

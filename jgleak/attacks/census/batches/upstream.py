@@ -29,7 +29,8 @@ def unsupported(observation: Observation) -> str | None:
         return "it needs one pooling (mean or sum), and the readout has several"
     if loss.masked or loss.regression:
         return (
-            f"a graph's outputs and its gradient must determine the label, and under {loss} they do not; use ce or bce"
+            "a graph's outputs and its gradient must determine the label, as under ce and bce, and under the "
+            f"file's loss {str(loss)!r} they do not; if clients minimise one of these, give it (--loss)"
         )
     if observation.scaled:
         return "the update was clipped, and labels show only in its length; let the client send it unclipped"
