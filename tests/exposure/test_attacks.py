@@ -74,6 +74,8 @@ def test_units_that_graphs_leave_dark_are_counted_at_given_weights(lit: float) -
     said = standing(given)["census"].why
     assert f"random graphs leave {min(counts)} to {max(counts)} of 16" in said
     assert ("which are too few" in said) == (max(counts) < 10) and (lit == 0.0 or counts == [0, 0, 0])
+    assert ("census will hardly find a graph" in standing(given)["census"].what) == (max(counts) < 10)
+    assert "hardly" not in standing(bare)["census"].what, "weights are not known"
 
 
 def test_one_graph_with_enough_dark_units_is_not_too_few(monkeypatch: pytest.MonkeyPatch) -> None:

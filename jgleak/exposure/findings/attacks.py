@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jgleak.attacks.attack import NEEDS
 from jgleak.attacks.registry import ATTACKS
 from jgleak.exposure.changes import Neighbours
-from jgleak.exposure.dark_units import dark_units
+from jgleak.exposure.dark_units import DarkUnits, dark_units
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import Finding
 from jgleak.exposure.recorded import how_often
@@ -54,11 +54,14 @@ def _finding(deployment: Deployment, group: Mapping[str, Standing]) -> Finding:
     needs = {name: list(other.needs) for name, other in group.items()}
     details = {"attacks": needs, "turns": list(standing.turns)}
     if standing.refusal is None:
-        dark = dark_units(deployment) if "census" in group else ""
+        dark = dark_units(deployment) if "census" in group else DarkUnits()
+        hardly = (
+            ", but census will hardly find a graph: at these weights random ones leave too few units dark" * dark.few
+        )
         told = f"given {' and '.join(NEEDS[need] for need in standing.needs)}, " if standing.needs else ""
         return Finding(
-            *(f"attack-{first}", "open", f"{said} {'applies' if one else 'apply'}."),
-            f"{told}{'it reads' if one else 'they read'} such updates of such a model. {dark}"
+            *(f"attack-{first}", "open", f"{said} {'applies' if one else 'apply'}{hardly}."),
+            f"{told}{'it reads' if one else 'they read'} such updates of such a model. {dark.said}"
             f"How often {'it succeeds' if one else 'they succeed'}: {how_often(deployment, group)}.",
             f"refused with any one of: {'; '.join(standing.turns)}" if standing.turns else "",
             f"attack:{first}",

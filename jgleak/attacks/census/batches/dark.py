@@ -47,6 +47,14 @@ SAME = 1.0 - 1e-9
 """Vectors of length one whose product is larger are one."""
 
 
+def needed(graphs: int) -> str:
+    """What the units of the map behind pooling must be for this search, as a sentence without its full stop."""
+    return (
+        "The census tells graphs of several steps apart by units of the map behind pooling, of which each must leave "
+        f"{graphs - 1 + MORE} or more dark that others light"
+    )
+
+
 def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | None:
     """Every graph's pooled row at the weights of its step, in no order, up to rounding; None where not all graphs
     have units of their own that stay dark."""

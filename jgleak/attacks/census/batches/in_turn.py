@@ -14,6 +14,7 @@ from typing import Any
 
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.census.batches.answers import beside, beside_others, cut
+from jgleak.attacks.census.batches.dark import needed
 from jgleak.attacks.census.batches.first_graph import FoundGraph, first_graphs
 from jgleak.attacks.census.batches.first_pooled import first_pooled
 from jgleak.attacks.census.batches.joint import replayed
@@ -108,7 +109,9 @@ def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single
     info: dict[str, Any] = {"graphs": size, "found": len(answers)}
     if len(answers) != size:
         found = f"{len(answers)} of {size} graphs found; without the others no training confirms what was found"
-        info["reason"] = found if answers else "no graph of the first step was found"
+        pooled = seen.model.readout.additive == "pooled"
+        why = f". {needed(size)}; jgleak check FILE says how many random graphs leave at these weights" * pooled
+        info["reason"] = found if answers else f"no graph of the first step was found{why}"
     elif not matched:
         info["reason"] = "training on the graphs that were found does not return the update"
     return Reconstruction(

@@ -118,6 +118,15 @@ def _alike(weights: Weights, counts: np.ndarray) -> np.ndarray:
     return np.bincount(weights.alike, counts, minlength=counts.size).astype(int)
 
 
+def test_what_pooling_needs_is_said_where_nothing_is_found(lab: Any) -> None:
+    """A map of eight units has too few dark ones, whatever the weights are."""
+    model, local = lab.model(readout="pooled", readout_widths=(8,), last_act=True), LocalTraining(RATE, 2, loader=1)
+    seen = fedavg(model, lab.params(model), graphs(lab), lab.space, loss="bce", local=local)
+    reason = attacked(lab, seen).info["reason"]
+    assert reason.startswith("no graph of the first step was found. ") and "leave 9 or more dark" in reason
+    assert "dark" not in attacked(lab, returned(lab, graphs(lab)), seconds=1e-3).info["reason"]
+
+
 def test_covers_are_listed_beside_a_graph(lab: Any) -> None:
     """A ring of six in which every node has a twin has the gradient of a triangle under a mean."""
     some = [lab.ring([0, 1, 2, 0, 1, 2], y=1), lab.path([1, 3, 0, 2], y=0)]
