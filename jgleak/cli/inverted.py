@@ -47,11 +47,17 @@ def show(one: Inverted, console: Console, verbose: bool) -> None:
 
 def _show_nothing(one: Inverted, console: Console, cause: str) -> None:
     console.print(Text(f"nothing found{cause}"), soft_wrap=True)
+    _show_notes(one, console)
     for sentence in one.why:
         console.print(Text(f"because {sentence}"), soft_wrap=True)
     for hint in one.worth.hints:
         console.print(Text(hint), soft_wrap=True)
     console.print("that is no evidence of safety: another attack, or the next round, may find the graph")
+
+
+def _show_notes(one: Inverted, console: Console) -> None:
+    for note in one.found.info.get("notes", ()):
+        console.print(Text(note), soft_wrap=True)
 
 
 def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
@@ -88,6 +94,7 @@ def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
         console.print(Text(hint), soft_wrap=True)
     if reason:
         console.print(Text(reason), soft_wrap=True)
+    _show_notes(one, console)
     if found.certificate is not None:
         console.print(
             Text(certificate_text(found.certificate, batch=bool(found.members), verbose=verbose)), soft_wrap=True

@@ -38,7 +38,7 @@ from jgleak.attacks.census.batches.in_steps import in_steps
 from jgleak.attacks.census.batches.in_turn import in_turn
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.certify import certify
-from jgleak.attacks.census.distinct import distinct
+from jgleak.attacks.census.distinct import DROPPED, ONE_GRAPH, distinct, unused
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.local_path import every_step_whole
 from jgleak.attacks.census.number_of_nodes import number_of_nodes
@@ -71,7 +71,8 @@ def run(
     Returns:
       The anonymity set with its certificate, in the order of ``certify``. ``info`` has the number of attempts, the
       number of candidates over all attempts, ``Attempted.facts`` of the last one, the seconds, options that are not the
-      default, and, where the search did not finish or found no graph, the reason where it is known.
+      default, where the search did not finish or found no graph, the reason where it is known, and ``notes`` on what
+      was told and not used.
     """
     whole = budget.start()
     clock = whole.part(settings.limits.search_share)
@@ -86,10 +87,13 @@ def run(
             single = partial(_single, settings, knowledge, key, budget)
             whole_batch = partial(reconstructed, budget=budget, single=single)
             if not problem.several:
-                return whole_batch(problem, clock)
-            if every_step_whole(problem.seen):
-                return in_steps(problem, clock, whole_batch)
-            return in_turn(problem, clock, budget, single)
+                found = whole_batch(problem, clock)
+            elif every_step_whole(problem.seen):
+                found = in_steps(problem, clock, whole_batch)
+            else:
+                found = in_turn(problem, clock, budget, single)
+            notes = {"notes": [ONE_GRAPH]} if knowledge.distinct_nodes else {}
+            return dataclasses.replace(found, info={**found.info, **notes})
         counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
         candidates = CensusCandidates(problem, counting, budget)
         if knowledge.distinct_nodes:
@@ -97,6 +101,7 @@ def run(
             if found.graphs:
                 answer = Answer(conditions, found, max(problem.most_nodes, *(one.graph.n for one in found.graphs)))
                 return _certified(problem, answer, info, whole, late=counting.left <= 0)
+            info["notes"] = [unused(problem, candidates) or DROPPED]
         # after several local steps graphs cannot be enumerated in batches: their gradients are compared one by one
         starts = () if problem.several else candidates.enumerable
         small, unsolved = any(may_be_small(problem, start.nodes) for start in starts), list[Attempted]()

@@ -38,6 +38,27 @@ codes, exact to rounding."""
 DIFFER = "no two nodes have the same features"
 """The condition of this search, which is known."""
 
+DROPPED = (
+    "no graph whose nodes all differ was found, so that what follows does not assume it (distinct_nodes): two nodes of "
+    "a graph may have the same features"
+)
+"""What an answer is told whose search had to leave the assumption."""
+
+ONE_GRAPH = "distinct_nodes was not used: it is for an update of one graph"
+"""The same of batches, whose graphs may share nodes."""
+
+
+def unused(problem: CensusProblem, candidates: CensusCandidates) -> str | None:
+    """Why this search cannot run, or None."""
+    said = "distinct_nodes was not used: it needs "
+    if problem.knowledge.space.degree is None:
+        return f"{said}a feature that states the number of neighbours ('degree' of the schema)"
+    if candidates.start.nodes.classes > 1:
+        return f"{said}edges of one class"
+    if not candidates.checks_of(CHECKS, 1):
+        return f"{said}a gradient whose span excludes neighbourhoods, and none of this model's does"
+    return None
+
 
 def distinct(
     problem: CensusProblem, candidates: CensusCandidates, clock: Clock, budget: Budget
@@ -50,7 +71,7 @@ def distinct(
     settled in any order, as GRAIN does, and the set stays open.
     """
     nodes, found, conditions = candidates.start.nodes, AnonymitySet(exhausted=False), ()
-    if nodes.classes > 1 or problem.knowledge.space.degree is None or not candidates.checks_of(CHECKS, 1):
+    if unused(problem, candidates) is not None:
         return conditions, found
     sure = _occurring(problem, nodes)
     if sure:

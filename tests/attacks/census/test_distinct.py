@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from models import flat
 
-from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.attack import Budget, Clock, Reconstruction
+from jgleak.attacks.census import census as run_module
 from jgleak.attacks.census import distinct as module
 from jgleak.attacks.census import row_rank
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
@@ -22,7 +23,7 @@ from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.span.distinct import Board
 from jgleak.attacks.span.hops import Nodes
-from jgleak.federated import Knowledge
+from jgleak.federated import Knowledge, fedsgd
 from jgleak.graph import Graph
 
 from .brute import Population
@@ -53,6 +54,7 @@ def disagreements(n: int, graphs: int, truths: int) -> list[str]:
         wanted = forms(population.graphs[i] for i in population.explaining(place, 1).places)
         found = CENSUS(seen(model, params, space, truth), known, key=jax.random.key(0), budget=FOREVER)
         status = found.certificate and found.certificate.status
+        assert "notes" not in found.info, "the assumption is used"
         if forms(found.graphs) != wanted or status not in ("unique" if len(wanted) == 1 else "k_graphs", "at_least_k"):
             out.append(f"{truth.edges.tolist()}: {status}, {len(found.graphs)} of {len(wanted)}")
     return out
@@ -188,6 +190,29 @@ def test_time_that_ends_among_graphs_that_are_not_possible_leaves_the_set_open(
 def test_nodes_have_the_degrees_that_they_state(searched: Any) -> None:
     """The ends say that they have one neighbour."""
     assert not searched(settles(0, 1, 2, 3, around={v: {(v - 1) % 4, (v + 1) % 4} for v in range(4)}))[1].graphs
+
+
+def test_an_assumption_that_is_left_or_not_used_is_said(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is found under it; no feature states degrees; several graphs. The searches themselves are left out."""
+    nothing, census, one = (
+        AnonymitySet(exhausted=False),
+        CENSUS.with_options({"enumerated_nodes": "0"}),
+        lab.path([0, 1]),
+    )
+    monkeypatch.setattr(run_module, "distinct", lambda *_: ((), nothing))
+    monkeypatch.setattr(run_module, "reconstructed", lambda *_, **__: Reconstruction((), None, "time"))
+    monkeypatch.setattr(CensusCandidates, "attempts", lambda *_: ())
+
+    def notes(space: Any, *graphs: Graph, distinct_nodes: bool = True) -> Any:
+        model = lab.model()
+        update = fedsgd(model, lab.params(model), graphs, space, loss="bce")
+        known = Knowledge(space, distinct_nodes=distinct_nodes, max_n=6)
+        return census(update, known, key=jax.random.key(0), budget=FOREVER).info.get("notes")
+
+    assert notes(lab.space, one) == [module.DROPPED] and notes(lab.space, one, distinct_nodes=False) is None
+    (said,) = notes(dataclasses.replace(lab.space, degree=None), one)
+    assert "not used: it needs a feature that states the number of neighbours" in said
+    assert notes(lab.space, one, one) == [module.ONE_GRAPH] and notes(lab.space, one, one, distinct_nodes=False) is None
 
 
 def test_a_known_number_of_nodes_is_kept(searched: Any) -> None:
