@@ -132,6 +132,8 @@ def test_possible_codes_are_those_the_statistics_show() -> None:
     np.testing.assert_array_equal(fitted.possible(1), [1])
     np.testing.assert_array_equal(fitted.possible(2), [0, 1])
     assert combinations(fitted) == 2 * 1 * 2
+    raw = FeatureSpace((ELEMENT, binary("ring")), mean=np.r_[np.zeros(3), 0.4], std=np.r_[1.0, 1.0, 0.0, 0.5])
+    np.testing.assert_array_equal(raw.possible(0), [0, 1])
 
 
 def test_combinations_leave_determined_features_out() -> None:

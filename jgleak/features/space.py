@@ -232,14 +232,16 @@ class FeatureSpace:
         return out.astype(np.int32) if self.discrete else out
 
     def possible(self, feature: int) -> Int[np.ndarray, " k"]:
-        """Codes of a discrete feature that the public statistics do not exclude (column mean above zero)."""
+        """Codes of a discrete feature that the public statistics do not exclude: a value that never occurs has a column
+        of mean 0 and deviation 0; a raw column, of mean 0 and deviation 1, says nothing."""
         f = self.features[feature]
         codes = np.arange(len(f.values))
         if self.mean is None or self.std is None:
             return codes
         start = self.offsets[feature]
         if f.kind == "onehot":
-            return codes[self.mean[start : start + f.columns] > 0]
+            own = slice(start, start + f.columns)
+            return codes[(self.mean[own] > 0) | (self.std[own] > 0)]
         if self.std[start] > 0:
             return codes
         only = float(self.mean[start])

@@ -83,15 +83,19 @@ def _columns(evidence: Evidence) -> Iterator[str]:
     if evidence.looks_normalised:
         yield (
             "the rows of the first gradient are those of normalised columns, and the feature space is raw: give the "
-            "means and deviations (as --features molecules:tox21)"
+            "means and deviations (as --features molecules:tox21); columns that stayed raw have mean 0 and deviation 1"
         )
-    std = evidence.space.std if evidence.precision <= 2.0**-24 else None  # entries below the least of 16 bits are zero
+    mean, std = evidence.space.mean, evidence.space.std
+    moved = None if mean is None or std is None else (mean != 0) & (std > 0)  # others are zero where values are absent
+    if evidence.precision > 2.0**-24:  # entries below the least of 16 bits are zero
+        moved = None
     # A kernel that is zero as a whole is frozen, which shows nothing.
     still = [kernel.zero & np.any(kernel.weights, axis=1) for kernel in evidence.kernels if not np.all(kernel.zero)]
-    if std is not None and not evidence.observation.pruned and any(np.any(zero & (std > 0)) for zero in still):
+    if moved is not None and not evidence.observation.pruned and any(np.any(zero & moved) for zero in still):
         yield (
-            "rows of the first gradient are exactly zero, as those of raw columns are, and the feature space is "
-            "normalised: give the raw one (as --features molecules)"
+            "rows of the first gradient are exactly zero, as those of raw columns are, and the feature space "
+            "normalises them: give the raw one (as --features molecules), or mean 0 and deviation 1 for columns that "
+            "stay raw beside normalised ones"
         )
 
 

@@ -3,9 +3,9 @@
 Adding such features one by one, as GRAIN does, multiplies partial candidates without bound: where a zero row occurs,
 every union of disjoint rows passes until the last column. But binary columns give more than one span check each. Let
 ``c`` be a row's coordinates in the span's basis. Word ``j`` of that row is ``u_j . c`` for a known vector ``u_j``, and
-is 0 or 1; columns of words that no row has reveal the functional ``w`` with ``w . c = 1`` for every row. When some
-words' vectors add up to ``w``, exactly one of these words occurs in any row. Such partitions, as fine as a linear
-programme can make them, cut the space down to the rows one by one.
+is 0 or 1. Normalised columns of words that no row has, or a one-hot feature in raw columns, show the functional ``w``
+with ``w . c = 1`` for every row. When some words' vectors add up to ``w``, exactly one of these words occurs in any
+row. Such partitions, as fine as a linear programme can make them, cut the space down to the rows one by one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def passing_words(
     """All feature vectors of a wordy schema in the span; those found when ``clock`` runs out.
 
     Raises:
-      TooManyCandidates: the span fills its space or is empty, or the feature space states no mean and deviation.
+      TooManyCandidates: the span fills its space or is empty, or nothing shows ``w``: words in raw columns without a
+        one-hot feature, or normalised ones of which too few are absent.
     """
     if not subspace.informative:
         raise TooManyCandidates("the input gradient spans the whole input space (or nothing)")
@@ -71,11 +72,22 @@ def passing_words(
 def _functionals(space: FeatureSpace, subspace: Subspace) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, " r"]]:
     """``u_j`` for every column (in the unnormalised 0/1 sense) and ``w``."""
     scaled = subspace.basis * subspace.scale[:, None]
-    if space.mean is None or space.std is None:
-        raise TooManyCandidates("word features need the space's public mean and deviation")
-    live = np.flatnonzero(_marks(space) & (space.std > 0) & (space.mean > 0))
-    unity = _unity(-scaled[live] * (space.std[live] / space.mean[live])[:, None], subspace.margin.tolerances)
-    return space.mean[:, None] * unity + space.std[:, None] * scaled, unity
+    nothing = np.zeros(space.width)
+    mean, std = (nothing, nothing + 1.0) if space.mean is None or space.std is None else (space.mean, space.std)
+    for feature, start in zip(space.features, space.offsets, strict=True):
+        own = slice(start, start + feature.columns)
+        if feature.kind == "onehot" and not np.any(mean[own]):  # raw: every row has one of the values
+            unity = (std[own, None] * scaled[own]).sum(axis=0)
+            break
+    else:
+        live = np.flatnonzero(_marks(space) & (std > 0) & (mean > 0))
+        if not live.size:
+            raise TooManyCandidates(
+                "words in raw columns do not tell a node's row from sums of rows: they need a one-hot feature beside "
+                "them, or columns normalised by a public mean and deviation"
+            )
+        unity = _unity(-scaled[live] * (std[live] / mean[live])[:, None], subspace.margin.tolerances)
+    return mean[:, None] * unity + std[:, None] * scaled, unity
 
 
 def _marks(space: FeatureSpace) -> Bool[np.ndarray, " m"]:

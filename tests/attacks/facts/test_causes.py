@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -58,6 +59,7 @@ def test_columns_that_are_not_those_of_the_schema_are_said() -> None:
         evidence(0.0 * PLAIN, varied),
         evidence(PLAIN, varied, weights=WEIGHTS * np.any(PLAIN, axis=1)[:, None]),
         evidence(MOVED + 1e-3, varied),
+        evidence(PLAIN, dataclasses.replace(SPACE, mean=np.zeros(SPACE.width), std=np.ones(SPACE.width))),
     ):
         assert raw not in said(_columns, quiet)
 
