@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from jgleak.attacks.census.prior import resolved
 from jgleak.attacks.facts.fact import BATCH, NOISE, ONE, PRUNING, STEPS
 from jgleak.exposure.deployment import Deployment
 
@@ -11,6 +12,9 @@ PLACE = "README, What leaks when"
 """Where the numbers behind the words stand; a test compares both with the record."""
 
 NONE = "no record exists for such clients (an audit measures it)"
+
+OTHER = "no record exists for such features: the records are of molecules, by columns of atoms (an audit measures it)"
+"""The same where the columns are not those of atoms, whatever the protocol."""
 
 BATCHES = 8
 """Graphs behind an update in the record of batches; larger batches have no word."""
@@ -55,7 +59,9 @@ def row_of(deployment: Deployment) -> str | None:
 
 def how_often(deployment: Deployment, attacks: Iterable[str]) -> str:
     """How often attacks rebuilt molecules exactly, in a clause: by the nearest row of the record, or that there is
-    none."""
+    none, as for columns that name no atoms."""
+    if resolved("auto", deployment.space) != "molecule":
+        return OTHER
     row = row_of(deployment)
     known = {} if row is None else RECORDED[row]
     said = {name: known[name] for name in attacks if name in known}

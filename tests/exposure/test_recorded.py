@@ -11,8 +11,9 @@ import pytest
 from jgleak import Clients, check, standard
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.exposure.deployment import Deployment
-from jgleak.exposure.recorded import NONE, RECORDED, SHARES, SINGLE, how_often, row_of
+from jgleak.exposure.recorded import NONE, OTHER, RECORDED, SHARES, SINGLE, how_often, row_of
 from jgleak.exposure.text import exposure_text
+from jgleak.features import FeatureSpace, binary
 from jgleak.federated import LocalTraining
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -74,6 +75,12 @@ def test_attacks_without_a_record_have_none() -> None:
     one = Deployment(MODEL, MOLECULE_SPACE)
     assert how_often(one, ["grain", "fedgig"]) == NONE
     assert "rebuilt exactly: census all, dlg few (README" in how_often(one, ["census", "grain", "dlg"])
+
+
+def test_networks_of_words_have_no_record_of_molecules() -> None:
+    words = FeatureSpace(tuple(binary(f"word_{k}") for k in range(8)))
+    for clients in (Clients(), Clients(batch_size=8)):
+        assert how_often(Deployment(standard(words.width), words, clients), ["census", "dlg"]) == OTHER
 
 
 def test_the_text_says_what_it_assumes() -> None:
