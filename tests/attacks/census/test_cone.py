@@ -1,4 +1,4 @@
-"""Column generation: which columns a solution uses, how solutions follow each other, and how long columns are folded."""
+"""Column generation: which columns a solution uses, how solutions follow each other, how long columns are folded."""
 
 from __future__ import annotations
 
