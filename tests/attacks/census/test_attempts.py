@@ -113,7 +113,7 @@ def test_every_hop_has_the_checks_of_its_attempt(monkeypatch: pytest.MonkeyPatch
 
 def test_attempts_follow_each_other_without_repeating_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Usual vectors come first where the last gradient's blocks are looked for; too many vectors are left out."""
-    plain, conic = Attempt(("node",), ()), Attempt(("node",), (), conic=True)
+    plain, conic = Attempt(("node",), ()), Attempt(("hidden",), (), conic=True)
     start = dataclasses.replace(START, attempts=(plain, conic, plain, Attempt((), ())))
     usual = dataclasses.replace(start, conditions=("usual",))
     some, tried, made = bare(), list[str](), Levels(NODES, (blocks(1),), (), True, start)
@@ -136,11 +136,12 @@ def test_attempts_follow_each_other_without_repeating_one(monkeypatch: pytest.Mo
     many = dataclasses.replace(start, nodes=four)
     some.problem.knowledge = Knowledge(FeatureSpace((onehot("a", range(4)),)))
     monkeypatch.setattr(some, "_starts", lambda: iter([many, START]))
-    for most, first in ((4, True), (3, False)):
+    for most, there in ((4, True), (3, False)):
         monkeypatch.setattr(stage, "MOST_NODES", most)
-        some.too_many = None
+        some.too_many, begun = None, list[bool]()
+        monkeypatch.setattr(some, "_levels", lambda one, _, begun=begun: begun.append(one is many) or made)
         list(some.attempts(HELD))
-        assert (some.too_many is None) is first
+        assert (some.too_many is None) is there and any(begun) is there and not all(begun)
 
 
 def test_wider_candidates_are_those_of_the_first_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.census.equations import Table, Trees, root_value, unfold, used_parts
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census import equations as system
+from jgleak.attacks.census.candidates import Levels
+from jgleak.attacks.census.equations import Table, Trees, _at, _contributions, root_value, unfold, used_parts
+from jgleak.attacks.census.local_path import Point
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.training_norms import Pull, TrainingNorm
 from jgleak.attacks.span.hops import Blocks, Nodes
+from tests.clocks import HELD
 
 CLASSES, WIDTH = 2, 4
 """Edge classes, and the least width that neighbourhoods are padded to."""
@@ -81,3 +89,69 @@ def test_a_pooled_readout_s_own_gradient_makes_no_equations(fields: dict[str, An
     assert root_value(model) == value
     assert ("readout" in used_parts(model, params)) == (value != "pooled")
     assert set(used_parts(model, params)) >= {"layers_0", "layers_1"}
+
+
+ENDED = Budget(time_limit=0.0).start()
+NODES = Nodes(np.zeros((3, 1), int), np.arange(6.0).reshape(3, 2), np.array([1, 2, 3]))
+
+
+def bare(model: Any, *path: Point) -> CensusProblem:
+    some = object.__new__(CensusProblem)
+    some.__dict__.update(observation=SimpleNamespace(model=model, loss="ce"), path=path)
+    return some
+
+
+@pytest.mark.parametrize("number", [1, 16, 40])
+def test_columns_are_computed_in_batches(number: int, lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with its block's tree and its own label; what fills up a batch is left out."""
+    model, asked = lab.model(per_node=True), list[tuple[Any, ...]]()
+    trees = unfold([level([k % 3 for k in range(20)], [(k % 6,) for k in range(20)])])
+    blocks, labels = np.arange(number) // 2, np.arange(number, dtype=np.int32) % 2
+    pull = Pull(*(np.ones(2, np.float32) for _ in range(4)))
+    norm = TrainingNorm(("layers_0", "norm"), pull, np.zeros(2), np.ones(2), 1)
+
+    def columns(*given: Any) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        asked.append(given)
+        part, tags = given[-2:]
+        assert tags.size == 16
+        return np.c_[part.nodes[:, :2], tags], part.nodes[:, :1] + 10, [tags[:, None] + 20]
+
+    monkeypatch.setattr(system, "_columns", columns)
+    point, vectors, table = Point({"weights": 1}, {}, 1.0), {"signs": 1}, Table.of(NODES)
+    found = _at(bare(model), point, (vectors, table, trees), (blocks, labels), [norm], HELD)
+    assert found is not None
+    nodes = trees.nodes[blocks]
+    np.testing.assert_array_equal(found[0], np.c_[nodes[:, :2], labels])
+    np.testing.assert_array_equal(found[1], nodes[:, :1] + 10)
+    np.testing.assert_array_equal(found[2][0], labels[:, None] + 20)
+    assert len(asked) == -(-number // 16) and len(found[2]) == 1
+    static, upstream, given = asked[0][:4], asked[0][4], asked[0][5:]
+    assert static == (model, "ce", (norm.path,), {"weights": 1}) and given[0] == [pull]
+    assert given[1] is vectors and given[2] is table
+    assert upstream.shape == (model.outputs,) and not upstream.any(), "losses need no upstream gradient"
+    assert _at(bare(model), point, (vectors, table, trees), (blocks, labels), [norm], ENDED) is None
+
+
+@pytest.mark.parametrize(("fields", "state"), [({"per_node": True}, 7.0), ({"readout": "pooled"}, 6.4)])
+def test_contributions_of_steps_are_added_up(
+    fields: dict[str, Any], state: float, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By their shares of the update; states that are pooled by their shares in the pooled row."""
+    path = Point({}, {"first": 1}, 0.25), Point({}, {"second": 1}, 0.75)
+    parts = {id(path[0]): (2.0, 4.0), id(path[1]): (6.0, 8.0)}
+    levels = Levels(NODES, tuple(LEVELS), (), True)
+
+    def found(_: Any, point: Point, given: Any, columns: Any, norms: Any, clock: Any) -> Any:
+        assert given[0] == {"signs": 1} and given[1].rows.shape == (256, 2) and given[2].nodes.shape[0] == 2
+        gradient, row = parts[id(point)]
+        return None if clock is ENDED else (np.full((2, 3), gradient), np.full((2, 1), row), [np.full((2, 1), row)])
+
+    monkeypatch.setattr(system, "_at", found)
+    monkeypatch.setattr(system, "root_shares", lambda *_: np.array([0.4, 0.6]))
+    problem, columns = bare(lab.model(**fields), *path), (np.arange(2), np.zeros(2, np.int32))
+    made = _contributions(problem, {"signs": 1}, levels, columns, [], HELD)
+    assert made is not None
+    np.testing.assert_allclose(made[0], np.full((2, 3), 5.0))
+    np.testing.assert_allclose(made[1], np.full((2, 1), state))
+    np.testing.assert_allclose(made[2][0], np.full((2, 1), 8.0))
+    assert _contributions(problem, {"signs": 1}, levels, columns, [], ENDED) is None
