@@ -58,8 +58,6 @@ def passing_words(
     words, unity = _functionals(space, subspace)
     tolerances, marks = subspace.margin.tolerances, _marks(space)
     rows, complete = _rows(words[marks], unity, tolerances, clock, limits.word_partitions)
-    if rows.shape[0] == 0:
-        return Words(np.zeros((0, len(space.features)), np.int32), complete)
     raw = rows @ words.T
     bits = raw[:, marks]
     clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= tolerances.word_row * tolerances.word_entry, axis=1)
@@ -129,8 +127,6 @@ def _rows(
                 found.append(space[:, 0] / local[0])
             continue
         parts = _partition(patterns @ space, local, tolerances)
-        if parts.shape[0] < 2:
-            continue
         for chosen in range(parts.shape[0]):
             others = np.delete(parts, chosen, axis=0)
             kept = _null(others, tolerances)
@@ -161,7 +157,7 @@ def _partition(
     )
     if result.status == 0:
         used = choice[result.x > 0.5]
-        if np.linalg.norm(used.sum(axis=0) - one) <= least and used.shape[0] >= 2:
+        if np.linalg.norm(used.sum(axis=0) - one) <= least:
             return used
     return np.stack([proper[0], one - proper[0]])
 
@@ -186,7 +182,7 @@ def _groups(rows: Float[np.ndarray, "K r"], near: Float[np.ndarray, " K"]) -> li
 
 def _null(rows: Float[np.ndarray, "k r"], tolerances: SpanTolerances) -> Float[np.ndarray, "r f"]:
     """Directions on which all given functionals vanish."""
-    _, values, right = np.linalg.svd(rows, full_matrices=True)
+    _, values, right = np.linalg.svd(rows)
     rank = int(np.sum(values > tolerances.word_rank * values[0])) if values.size else 0
     return right[rank:].T
 

@@ -125,7 +125,7 @@ class Neighbourhoods:
     def members(self) -> Int[np.ndarray, " U"]:
         """Every table row that occurs, sorted."""
         parts = [*(s.options for s in self.prefixes), *self.tail.T]
-        occurs = np.zeros(1 + max((part.max(initial=-1) for part in parts), default=-1), bool)
+        occurs = np.zeros(1 + max((part.max() for part in parts), default=-1), bool)
         for part in parts:
             occurs[part] = True
         return np.flatnonzero(occurs)

@@ -145,6 +145,8 @@ def test_other_last_layers_are_left_to_their_gradient_alone() -> None:
     gin = GNN(DATA.space.width, tuple(Layer(GINConv(16, bias=True)) for _ in range(2)), Pooled(mlp=MLP((16, 2))))
     assert LastLayers.of(seen(gin), most=1000) is None
     assert LastLayers.of(seen(pooled()), most=1) is None, "more classes than may be"
+    alone = LastLayers.of(seen(pooled(act="identity")), most=1)
+    assert alone is not None and alone.last.shape == (64, 1), "without an activation all units are one class"
 
 
 @pytest.mark.parametrize("act", ["relu", "identity"])
@@ -225,7 +227,15 @@ def test_columns_of_a_block_are_its_part_of_both_gradients() -> None:
         np.testing.assert_allclose(column, whole / (np.linalg.norm(whole) or 1.0), atol=1e-12)
     first, second, third, fourth = cone.alike
     assert third == fourth and len({first, second, third}) == 3
-    assert len(set(cone.groups.tolist())) == 6 and cone.groups[2:4].tolist() == cone.groups[4:6].tolist()
+    assert cone.groups.tolist() == [2, 3, 4, 5, 4, 5, 0, 1], "one for each root and class"
+
+
+def test_where_no_block_is_possible_no_column_is_left() -> None:
+    layers, states, rows, roots = made_up()
+    for some in (states[:0], states[4:]):
+        cone = BlockCone(layers, some, lambda _, some=some: rows[: len(some)], roots[: len(some)], most=4)
+        assert cone.possible.size == cone.blocks.size == cone.alike.size == cone.groups.size == 0
+        assert not cone.counts(np.zeros(0, np.int64), np.zeros(0)).size
 
 
 def test_a_block_counts_with_a_tenth_of_what_one_of_equal_nodes_gets_back() -> None:

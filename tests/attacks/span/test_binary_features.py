@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.attack import Budget
+from jgleak.attacks.span import binary_features
 from jgleak.attacks.span.binary_features import _distinct, _null, _partition, passing_words, wordy
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import TOLERANCES, SpanLimits
@@ -120,7 +121,13 @@ def test_a_span_that_says_nothing_is_refused() -> None:
 
 def test_functionals_of_zeros_vanish_everywhere() -> None:
     rows = np.array([[0.0, 0.0, 2.0], [0.0, 0.0, 1.0]])
-    for some, rank in ((0.0 * rows, 0), (rows[:0], 0), (rows, 1)):
+    for some, rank in (
+        (0.0 * rows, 0),
+        (rows[:0], 0),
+        (rows, 1),
+        (rows[:1], 1),
+        (np.outer([3.0, 7.0], [0.1, 0.2, 0.3]), 1),
+    ):
         null = _null(some, TOLERANCES)
         assert null.shape == (3, 3 - rank)
         np.testing.assert_allclose(null.T @ null, np.eye(3 - rank), atol=1e-12)
@@ -161,4 +168,32 @@ def test_patterns_that_rounding_moves_are_one_and_the_commonest_is_first() -> No
     near = 0.5 * TOLERANCES.word_entry
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0 + near], [1.0 + 4 * near, 0.0], [0.0, 1.0 - near]])
     np.testing.assert_allclose(_distinct(rows, TOLERANCES), [[0.0, 1.0], [1.0, 0.0], [1.0 + 4 * near, 0.0]], atol=1e-12)
+    np.testing.assert_allclose(_distinct(100 * rows, TOLERANCES), 100 * _distinct(rows, TOLERANCES))
     assert _distinct(rows[:0], TOLERANCES).shape == (0, 2)
+    assert _distinct(0.0 * rows, TOLERANCES).tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_parts_add_up_as_far_as_rounding_lets_them(scale: float) -> None:
+    """Relative to the whole, however large it is."""
+    rng = np.random.default_rng(0)
+    off = 0.2 * TOLERANCES.word_sum * rng.choice([-1.0, 1.0], (6, 6))
+    patterns = np.r_[np.eye(6) + off, marked(6, (0, 1), (2, 3, 4))]
+    found = _partition(scale * patterns, scale * np.ones(6), TOLERANCES)
+    assert found.shape == (6, 6) and np.allclose(found.sum(axis=0), scale, rtol=3 * TOLERANCES.word_sum)
+
+
+def test_rows_that_are_no_words_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows less a third one lie in the span and have the total of a row; where the two share a word, it occurs
+    twice, and where the third alone has one, it occurs less than never."""
+    space = fitted(30, 2)
+    nodes = np.zeros((4, 31), np.int32)
+    for node, words in enumerate([(0, 1), (0, 2), (3,), (4, 5)]):
+        nodes[node, list(words)] = 1
+    subspace = span_of(space, nodes, 0)
+    own = (space.encode(nodes) / subspace.scale) @ subspace.basis
+    mixed = np.array([1.0, 1.0, -1.0, 0.0]) @ own
+    for rows, wanted in ((own, nodes), (np.r_[own[:2], mixed[None]], nodes[:2]), (own[:0], nodes[:0])):
+        monkeypatch.setattr(binary_features, "_rows", lambda *_, rows=rows: (rows, False))
+        found = passing_words(space, subspace)
+        assert as_set(found.codes) == as_set(wanted) and found.codes.shape == wanted.shape and not found.complete
