@@ -62,9 +62,7 @@ def passing_words(
     bits = raw[:, marks]
     clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= tolerances.word_row * tolerances.word_entry, axis=1)
     codes = np.unique(_codes(space, raw[clean]), axis=0)
-    if codes.shape[0]:
-        codes = codes[subspace.distances(space.encode(codes)) <= subspace.tolerance]
-    return Words(codes, complete)
+    return Words(codes[subspace.distances(space.encode(codes)) <= subspace.tolerance], complete)
 
 
 def _functionals(space: FeatureSpace, subspace: Subspace) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, " r"]]:

@@ -28,11 +28,10 @@ class Rows:
     rows: np.ndarray
     goal: np.ndarray
     groups: np.ndarray
-    asked: list[np.ndarray] = dataclasses.field(default_factory=list)
 
-    @property
-    def blocks(self) -> np.ndarray:
-        return np.arange(len(self.rows)) // 2
+    def __post_init__(self) -> None:
+        self.blocks = np.arange(len(self.rows)) // 2
+        self.asked = list[np.ndarray]()
 
     def columns(self, some: np.ndarray) -> np.ndarray:
         self.asked.append(some)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import pytest
+from clocks import HELD
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.span import binary_features
-from jgleak.attacks.span.binary_features import _distinct, _null, _partition, passing_words, wordy
+from jgleak.attacks.span.binary_features import _distinct, _functionals, _null, _partition, _rows, passing_words, wordy
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import TOLERANCES, SpanLimits
 from jgleak.attacks.span.subspace import Subspace
@@ -101,6 +103,7 @@ def test_a_search_that_was_cut_short_says_so() -> None:
     part, cut = passing_words(space, subspace, limits=SpanLimits(word_partitions=3))
     assert complete and not cut and as_set(part) < as_set(whole)
     assert not passing_words(space, subspace, clock=Budget(time_limit=1e-9).start()).complete
+    assert passing_words(space, subspace, clock=HELD).complete
 
 
 def test_what_counts_as_wordy() -> None:
@@ -149,12 +152,22 @@ def marked(size: int, *chosen: tuple[int, ...]) -> np.ndarray:
         (marked(5, *combinations(range(5), 2)), 2),
         (marked(3, (), (0, 1, 2)), 0),
         (marked(3), 0),
+        (marked(5, (0, 1), (2,), (3, 4)) * [1.0, 2.0, 3.0, 4.0, 5.0], 3),
     ],
-    ids=["all", "the finest", "complements", "one and its complement", "no whole solution", "nothing proper", "none"],
+    ids=[
+        "all",
+        "finest",
+        "complements",
+        "one and its complement",
+        "no whole solution",
+        "not proper",
+        "none",
+        "unequal",
+    ],
 )
 def test_a_partition_is_as_fine_as_patterns_and_complements_allow(patterns: np.ndarray, parts: int) -> None:
     """Where a linear programme takes halves (of the pairs of five), any pattern and its complement are one."""
-    one = np.ones(patterns.shape[1])
+    one = np.max(patterns, axis=0, initial=1.0)
     found = _partition(patterns, one, TOLERANCES)
     assert found.shape == (parts, one.size)
     assert not parts or np.allclose(found.sum(axis=0), one)
@@ -171,6 +184,24 @@ def test_patterns_that_rounding_moves_are_one_and_the_commonest_is_first() -> No
     np.testing.assert_allclose(_distinct(100 * rows, TOLERANCES), 100 * _distinct(rows, TOLERANCES))
     assert _distinct(rows[:0], TOLERANCES).shape == (0, 2)
     assert _distinct(0.0 * rows, TOLERANCES).tolist() == [[0.0, 0.0]]
+
+
+def test_a_word_that_never_occurs_in_public_says_nothing() -> None:
+    space, nodes = fitted(30, 2), np.eye(4, 31, dtype=np.int32)
+    assert space.mean is not None and space.std is not None
+    never = np.arange(space.width) == 20
+    rare = dataclasses.replace(space, mean=np.where(never, 0.0, space.mean), std=np.where(never, 0.0, space.std))
+    assert as_set(passing_words(rare, span_of(rare, nodes, 0)).codes) >= as_set(nodes)
+
+
+@pytest.mark.parametrize("scale", [1e-2, 1e2])
+def test_coordinates_may_have_any_unit(scale: float) -> None:
+    space, nodes = fitted(30, 2), np.eye(4, 31, dtype=np.int32)
+    words, unity = _functionals(space, span_of(space, nodes, 0))
+    rows, complete = _rows(words, unity, TOLERANCES, None, 100)
+    again = _rows(scale * words, scale * unity, TOLERANCES, None, 100)
+    assert complete and again[1] and len(rows) >= 4
+    np.testing.assert_allclose(scale * again[0], rows, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
