@@ -219,11 +219,7 @@ def _mismatches(graph: Graph, space: FeatureSpace) -> int:
         atom.SetNoImplicit(True)
         molecule.AddAtom(atom)
     for (u, v), bond in zip(graph.edges.tolist(), bonds, strict=True):
-        molecule.AddBond(u, v, bond)
-        if bond == Chem.BondType.AROMATIC:
-            molecule.GetBondBetweenAtoms(u, v).SetIsAromatic(True)
-            molecule.GetAtomWithIdx(u).SetIsAromatic(True)
-            molecule.GetAtomWithIdx(v).SetIsAromatic(True)
+        molecule.AddBond(u, v, bond)  # of an aromatic one its atoms are as well
     if Chem.SanitizeMol(molecule, catchErrors=True) != Chem.SanitizeFlags.SANITIZE_NONE:
         return graph.n
     claimed = _column(graph.x, space, "aromatic")
@@ -251,7 +247,7 @@ def _bond_orders(graph: Graph, missing: Sequence[int]) -> tuple[dict[tuple[int, 
     stubs = nx.Graph()
     for u, v in orders:
         stubs.add_edges_from(((u, i), (v, j)) for i in range(missing[u]) for j in range(missing[v]))
-    matching = nx.max_weight_matching(stubs, maxcardinality=True)
+    matching = nx.max_weight_matching(stubs)
     for (u, _), (v, _) in matching:
         orders[min(u, v), max(u, v)] += 1
     return orders, sum(missing) - 2 * len(matching)

@@ -20,6 +20,7 @@ from jgleak.attacks.census.prior import (
     _ring_score,
     _spare,
     molecule_scores,
+    usual_atoms,
 )
 from jgleak.datasets import embedded
 from jgleak.datasets.molecules import molecule_graph
@@ -76,6 +77,16 @@ SPACE = embedded().space
 )
 def test_atoms_are_usual_by_their_valence(atom: tuple[int, int, int, int, int, str, bool], usual: bool) -> None:
     assert _is_usual(*atom) is usual
+
+
+def test_atoms_whose_features_say_less_are_usual_by_what_they_say() -> None:
+    """Without charges they are neutral; without degrees all are usual."""
+    ammonium, ethane = molecule_graph("[NH4+]"), molecule_graph("CC")
+    codes = np.r_[ammonium.x, ethane.x]
+    assert usual_atoms(codes, SPACE).tolist() == [True, True, True]
+    for name, wanted in (("formal_charge", [False, True, True]), ("degree", [True, True, True])):
+        kept = [g for g, feature in enumerate(SPACE.features) if feature.name != name]
+        assert usual_atoms(codes[:, kept], SPACE.without(name)).tolist() == wanted
 
 
 @pytest.mark.parametrize(
