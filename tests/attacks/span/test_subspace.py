@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import linalg
 
+from jgleak.attacks.noise import allowances
+from jgleak.attacks.span.margin import NoiseMargin
 from jgleak.attacks.span.settings import TOLERANCES
 from jgleak.attacks.span.subspace import Subspace, _rank
 
@@ -211,3 +213,22 @@ def test_what_is_asked_for_again_is_not_worked_out_again(monkeypatch: pytest.Mon
     assert Subspace.of_gradient(gradient).rank == 7 and len(asked) == 2
     with pytest.raises(ValueError, match="read-only"):
         first.basis[0, 0] = 2.0
+
+
+@pytest.mark.parametrize(
+    ("noise", "shape", "rank"), [(0.05, (6, 5), 3), (1e-12, (6, 5), 4), (0.05, (6, 2), 2), (9.0, (6, 5), 0)]
+)
+def test_directions_above_the_noise_are_kept(noise: float, shape: tuple[int, int], rank: int) -> None:
+    """Of known singular values: rounding of the largest counts as noise, which has as much room as is left."""
+    values = np.array([10.0, 5.0, 1.0, 0.2, 0.0])[: min(shape)]
+    gradient = np.zeros(shape)
+    np.fill_diagonal(gradient, values)
+    span = Subspace.of_gradient(gradient, noise=noise)
+    total = np.hypot(noise, TOLERANCES.rank_floor * 10.0 / (np.sqrt(shape[0]) + np.sqrt(shape[1])))
+    floor = TOLERANCES.noise_edge * total * (np.sqrt(shape[0]) + np.sqrt(shape[1]))
+    assert (span.rank, span.full) == (rank, rank == min(shape)) and values[rank:].max(initial=0.0) < floor
+    margin = span.margin
+    assert isinstance(margin, NoiseMargin) and margin.free == shape[0] - rank and margin.deviation == noise
+    assert margin.gap == (pytest.approx(values[rank - 1] / floor) if rank else 0.0)
+    room = shape[0] - rank, max(shape[1] - rank, 1)
+    np.testing.assert_allclose(margin.spread, allowances(values[:rank], total, room) if rank else [])
