@@ -11,7 +11,6 @@ import jax
 import networkx as nx
 import numpy as np
 import pytest
-from clocks import Looks
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census import enumerate as module
@@ -35,6 +34,7 @@ from jgleak.features import FeatureSpace, binary, onehot
 from jgleak.federated import Knowledge, LocalTraining, fedavg, fedsgd
 from jgleak.gnn import standard
 from jgleak.graph import Graph
+from tests.clocks import Looks
 
 from .brute import small_graphs
 

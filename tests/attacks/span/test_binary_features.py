@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clocks import HELD
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import TOLERANCES, SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace, binary, number, onehot
+from tests.clocks import HELD
 
 DEGREES = 4
 
