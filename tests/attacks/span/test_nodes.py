@@ -93,6 +93,18 @@ def test_as_many_partial_vectors_are_checked_as_the_limit_says() -> None:
     assert passing_nodes(space, span, limits=SpanLimits(partial_checks=4)).tolist() == [[1]]
     with pytest.raises(TooManyCandidates, match="4 partial feature vectors to check"):
         passing_nodes(space, span, limits=SpanLimits(partial_checks=3))
+    bit = FeatureSpace((binary("a"), binary("b")))
+    with pytest.raises(TooManyCandidates, match="2 partial feature vectors to check"):
+        passing_nodes(bit, Subspace.of_gradient(np.outer([0.0, 1.0], np.ones(5))), limits=SpanLimits(partial_checks=1))
+
+
+def test_the_feature_that_excludes_most_comes_first() -> None:
+    """Beside one that may have all of its values, of three others only one value occurs."""
+    space = FeatureSpace(tuple(onehot(f"f{g}", range(4)) for g in range(4)))
+    truth = np.array([[value, 0, 1, 2] for value in range(4)])
+    gradient = space.encode(truth).T @ np.random.default_rng(0).normal(size=(4, 30))
+    found = passing_nodes(space, Subspace.of_gradient(gradient), limits=SpanLimits(partial_checks=4))
+    assert sorted(found.tolist()) == truth.tolist()
 
 
 def test_without_any_gradient_nodes_are_those_whose_row_is_zero(lab: Any) -> None:
