@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax import lax
 from jaxtyping import Int
 
 TAIL = 1 << 17
@@ -73,21 +74,30 @@ def unrank(xp: Any, number: Any, places: Digits, strict: Any, blank: Any) -> tup
     Returns:
       Rows ``(R, W)`` and each prefix's ordering key ``(R,)``, -1 without one.
     """
-    rest = xp.zeros_like(number)
-    key = xp.full_like(number, -1)
-    rows = []
-    for w in range(places.order.shape[0]):
-        order = places.order[w]
-        digit = number // places.stride[w] % places.size[w]
-        rest = xp.where(places.start[w] == 1, digit, rest)
+
+    def entered(state: tuple[Any, Any], entry: tuple[Any, ...]) -> tuple[tuple[Any, Any], Any]:
+        (rest, key), (stride, size, start, order, offset, keyed) = state, entry
+        rest = xp.where(start == 1, number // stride % size, rest)
         table = places.binomials[order]
         item = xp.searchsorted(table, rest, side="right") - 1
         rest = xp.where(order > 0, rest - table[item], rest)
         place = item - xp.where(strict == 1, 0, order - 1)
-        row = places.options[xp.clip(places.offset[w] + place, 0, places.options.shape[0] - 1)]
-        rows.append(xp.where(order > 0, row, blank))
-        key = xp.where(places.keyed[w] == 1, place, key)
-    return xp.stack(rows, axis=1), key
+        row = places.options[xp.clip(offset + place, 0, places.options.shape[0] - 1)]
+        return (rest, xp.where(keyed == 1, place, key)), xp.where(order > 0, row, blank)
+
+    # on the device one loop: written out for each entry the program would take several times as long to compile
+    walk = _walk if xp is np else lax.scan
+    (_, key), rows = walk(entered, (xp.zeros_like(number), xp.full_like(number, -1)), places[:6])
+    return rows.T, key
+
+
+def _walk(step: Callable[..., Any], state: Any, entries: tuple[Int[np.ndarray, " W"], ...]) -> tuple[Any, Any]:
+    """``lax.scan`` on the host."""
+    rows = []
+    for entry in zip(*entries, strict=True):
+        state, row = step(state, entry)
+        rows.append(row)
+    return state, np.stack(rows)
 
 
 @dataclasses.dataclass(frozen=True)

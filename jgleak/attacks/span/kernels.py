@@ -250,15 +250,22 @@ def _compact(mask: Bool[Array, " n"], use: Callable[[Array], Array]) -> tuple[In
     most = min(GROUP, groups.shape[0])
 
     def few() -> Array:
-        which = jnp.nonzero(hit, size=most)[0]
+        which = _set(hit, most)
         chosen = groups[which] & (jnp.arange(most) < number)[:, None]
-        place = jnp.nonzero(chosen.ravel(), size=most * each)[0]
-        return use((which[place // each] * each + place % each).astype(jnp.int32))
+        place = _set(chosen.ravel(), most * each)
+        return use(which[place // each] * each + place % each)
 
     def many() -> Array:
-        return use(jnp.nonzero(mask, size=size)[0].astype(jnp.int32))
+        return use(_set(mask, size))
 
     return mask.sum(dtype=jnp.int32), lax.cond(number <= most, few, many)
+
+
+def _set(mask: Bool[Array, " n"], most: int) -> Int[Array, " _most"]:
+    """The first ``most`` set places, then zeros: ``jnp.nonzero`` with one sum in place of two, compiled in half the
+    time."""
+    there = jnp.where(mask, jnp.cumsum(mask, dtype=jnp.int32) - 1, most)
+    return jnp.zeros(most, jnp.int32).at[there].set(jnp.arange(mask.shape[0], dtype=jnp.int32), mode="drop")
 
 
 def _passing(

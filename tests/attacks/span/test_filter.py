@@ -438,7 +438,7 @@ def test_survivors_are_gathered_first(size: int, group: int, monkeypatch: pytest
     for share in (0.0, 1 / size, 0.05, 0.2, 0.5, 1.0):
         for _ in range(5):
             mask = rng.random(size) < share
-            number, places = compact(mask)
+            number, places = map(np.asarray, compact(mask))
             assert places.shape == (size,) and int(number) == mask.sum()
             np.testing.assert_array_equal(places[: int(number)], np.flatnonzero(mask))
 
