@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import numpy as np
+
 from jgleak.gnn import GNN, MLP, DotProduct, Flattened, NodeMLP, NodeScores, Pooled, Readout
 from jgleak.gnn.version_1 import model_of
 
@@ -29,3 +32,15 @@ READOUTS: dict[str, Callable[[int, str], Readout]] = {
 def flat(**fields: Any) -> GNN:
     """A model of equal layers by ``version_1.DEFAULTS`` and the given fields."""
     return model_of(fields)
+
+
+def some_params(model: GNN, seed: int = 1) -> Any:
+    """Uniform weights of the usual size, without compiling an initialiser: the same ones each time."""
+    rng = np.random.default_rng(seed)
+    return jax.tree_util.tree_map_with_path(lambda path, s: _leaf(rng, path, s.shape), model.shapes)
+
+
+def _leaf(rng: np.random.Generator, path: tuple[Any, ...], shape: tuple[int, ...]) -> np.ndarray:
+    offset = np.float32(path[-1].key in ("variance", "scale"))  # of norms
+    bound = np.sqrt(6.0 / sum(shape)) if len(shape) == 2 else 0.1
+    return rng.uniform(-bound, bound, shape).astype(np.float32) + offset

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
-from models import flat
+from models import flat, some_params
 
 from jgleak.features import Feature, FeatureSpace, onehot
 from jgleak.federated import Observation, fedsgd
@@ -76,26 +75,14 @@ class Lab:
         return flat(**({"in_features": self.space.width, "hidden": 128, "readout_widths": (64, 16)} | fields))
 
     def params(self, model: GNN) -> Any:
-        """Uniform weights of the usual size, without compiling an initialiser."""
+        """The same ones for all tests."""
         if model not in self._params:
-            shapes = jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))
-            rng = np.random.default_rng(1)
-            self._params[model] = jax.tree_util.tree_map_with_path(lambda path, s: _drawn(rng, path, s.shape), shapes)
+            self._params[model] = some_params(model)
         return self._params[model]
 
     def observe(self, model: GNN, graph: Graph, loss: str = "bce", space: FeatureSpace | None = None) -> Observation:
         """What the server sees of one client."""
         return fedsgd(model, self.params(model), [graph], space or self.space, loss=loss)
-
-
-def _drawn(rng: np.random.Generator, path: tuple[Any, ...], shape: tuple[int, ...]) -> np.ndarray:
-    offset = np.float32(path[-1].key in ("variance", "scale"))  # of norms
-    return _uniform(rng, shape) + offset
-
-
-def _uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    bound = np.sqrt(6.0 / sum(shape)) if len(shape) == 2 else 0.1
-    return rng.uniform(-bound, bound, shape).astype(np.float32)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import flat
+from models import flat, some_params
 
 from jgleak.attacks.baselines import EMPTY, FILE_HABIT, MEAN_ADJACENCY, RANDOM, RandomSettings, _empty, random_graph
 from jgleak.attacks.registry import ATTACKS, get_attack
@@ -45,7 +45,7 @@ OTHERS = (path_graph([0, 0]), path_graph([0, 1, 2]), path_graph([2, 2, 2, 2]))
 @pytest.fixture(scope="module")
 def observation() -> Observation:
     model = flat(in_features=SPACE.width, hidden=6, readout_widths=(5,))
-    return fedsgd(model, model.initial(key=jax.random.key(0)), [TRUTH], SPACE, loss="bce")
+    return fedsgd(model, some_params(model), [TRUTH], SPACE, loss="bce")
 
 
 @pytest.mark.parametrize("attack", BASELINES, ids=lambda a: a.name)
@@ -108,7 +108,7 @@ def test_where_nothing_says_how_dense_graphs_are_random_ones_are_trees() -> None
     space = FeatureSpace((onehot("element", ("C", "N", "O")),))
     model = flat(in_features=3, hidden=6, readout_widths=(5,))
     truth = Graph(np.array([[0], [1]]), np.array([(0, 1)]), y=1)
-    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [truth], space, loss="bce")
+    seen = fedsgd(model, some_params(model), [truth], space, loss="bce")
     best = RANDOM(seen, Knowledge(space, n=6), key=jax.random.key(5)).best
     assert best is not None and best.n == 6 and best.connected and len(best.edges) == 5
 
@@ -144,7 +144,7 @@ def test_empty_is_one_most_frequent_node(observation: Observation) -> None:
 def test_a_batch_gets_a_guess_for_every_size(attack) -> None:
     graphs = [path_graph([0, 0, 1, 0, 2]), path_graph([0, 1]), path_graph([2, 0, 0])]
     model = flat(in_features=SPACE.width, hidden=6, readout_widths=(5,))
-    seen = fedsgd(model, model.initial(key=jax.random.key(0)), graphs, SPACE, loss="bce")
+    seen = fedsgd(model, some_params(model), graphs, SPACE, loss="bce")
     known = Knowledge(SPACE, sizes=(5, 2, 3), labels=np.array([1, 0, 1]), auxiliary=OTHERS)
     found = attack(seen, known, key=jax.random.key(0))
     assert [g.n for g in found.graphs] == [5, 2, 3] and [g.y for g in found.graphs] == [1, 0, 1]
@@ -172,7 +172,7 @@ def test_the_habit_of_files_is_told_where_all_files_have_it(observation: Observa
 def test_node_labels_that_are_known_are_used() -> None:
     truth = dataclasses.replace(TRUTH, y=np.array([0, 0, 1, 1, 1]))
     model = flat(in_features=SPACE.width, hidden=6, readout="node_scores")
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [truth], SPACE, loss="bce")
+    observation = fedsgd(model, some_params(model), [truth], SPACE, loss="bce")
     knowledge = Knowledge(SPACE, adjacency=truth.adjacency, features=truth.x, labels=np.array([0, 0, 1, 1, 1]))
     found = EMPTY(observation, knowledge, key=jax.random.key(0))
     assert found.gradient_distance == pytest.approx(0.0, abs=1e-5)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak import Knowledge, get_attack
 from jgleak.features import FeatureSpace, binary, onehot, real
@@ -25,7 +26,7 @@ def layers(number: int = 2, **fields: Any) -> tuple[Layer, ...]:
 
 def seen(model: GNN, marks: Mapping[str, Any]) -> Observation:
     """An update that is zero: what is refused does not depend on it."""
-    params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(0)))
+    params = some_params(model)
     returned = {
         layer: {norm: {name: at(params, (layer, norm))[name] for name in ("mean", "variance")}}
         for layer, norm in model.norms

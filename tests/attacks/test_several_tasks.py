@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from models import flat
+from models import flat, some_params
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.registry import ATTACKS, get_attack
@@ -85,7 +85,7 @@ def test_the_census_certifies_molecules(readout: str) -> None:
     model = flat(
         in_features=data.space.width, hidden=128, classes=TASKS, readout=readout, readout_widths=(64,), last_act=True
     )
-    params = model.initial(key=jax.random.key(1))
+    params = some_params(model, seed=2)
     for seed, graph in enumerate(data.graphs[:1]):
         truth = labelled(graph, seed)
         observation = fedsgd(model, params, [truth], data.space, loss=LOSS)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from models import flat
+from models import flat, some_params
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import attempted, receptive_field
@@ -375,7 +375,7 @@ def test_a_pooled_gin_is_found_without_the_checks_that_dependent_upstream_rows_s
     data = load("embedded")
     graph = next(g for g in data.graphs if g.name.startswith(name))
     model = GNN(data.space.width, tuple(Layer(GINConv(48, bias=True)) for _ in range(3)), Pooled())
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], data.space, loss="ce")
+    observation = fedsgd(model, some_params(model), [graph], data.space, loss="ce")
     knowledge = Knowledge(data.space, n=graph.n)
     found = CENSUS(observation, knowledge, key=jax.random.key(0), budget=Budget(time_limit=30))
     assert any(one.isomorphic(graph) for one in found.graphs)

@@ -7,6 +7,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak import Budget, Knowledge, get_attack
 from jgleak.attacks.census.candidates import CensusCandidates
@@ -27,7 +28,7 @@ def seen(states: np.ndarray, upstream: np.ndarray) -> CensusProblem:
     """An update whose last kernel has this gradient; the rows that enter it are the states themselves."""
     layers = Layer(GCNConv(states.shape[1])), Layer(GCNConv(upstream.shape[1]), "gelu")
     model = GNN(DATA.space.width, layers, Pooled(mlp=MLP((2,))))
-    params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(0)))
+    params = some_params(model)
     update = put(params, ("layers_1", "conv", "kernel"), (states.T @ upstream).astype(np.float32))
     return CensusProblem.of(Observation(model, params, update, "ce"), Knowledge(DATA.space))
 
@@ -58,7 +59,7 @@ def test_without_a_true_block_nothing_is_said() -> None:
 def test_a_last_layer_whose_units_are_all_on_is_no_obstacle() -> None:
     layers = tuple(Layer(GCNConv(64, bias=True), "relu") for _ in range(2))
     model = GNN(DATA.space.width, layers, Pooled(mlp=MLP((16, 2))))
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     path = ("layers_1", "conv")
     params = put(params, path, {**at(params, path), "bias": np.full(64, 10.0, np.float32)})
     graph = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
@@ -75,7 +76,7 @@ def test_a_last_layer_whose_units_are_all_on_is_no_obstacle() -> None:
 def test_a_hop_below_that_cannot_be_afforded_ends_it_quietly() -> None:
     model = GNN(DATA.space.width, tuple(Layer(GCNConv(64, bias=True), "relu") for _ in range(3)), Pooled(mlp=MLP((2,))))
     graph = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], DATA.space, loss="ce")
+    observation = fedsgd(model, some_params(model), [graph], DATA.space, loss="ce")
     census = get_attack("census").with_options({"hop_blocks": "1", "enumerated_nodes": "0"})
     answer = census(observation, Knowledge(DATA.space), key=jax.random.key(1), budget=Budget(time_limit=10))
     assert not answer.graphs and answer.stop in ("no candidates", "no information")
@@ -85,7 +86,7 @@ def test_a_hop_below_that_cannot_be_afforded_ends_it_quietly() -> None:
 def test_no_search_keeps_more_blocks_than_a_hop_may_have(blocks: int, hop_blocks: int) -> None:
     model = GNN(DATA.space.width, (Layer(GCNConv(64, bias=True), "relu"),), Pooled(mlp=MLP((2,))))
     graph = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], DATA.space, loss="ce")
+    observation = fedsgd(model, some_params(model), [graph], DATA.space, loss="ce")
     problem = CensusProblem.of(observation, Knowledge(DATA.space))
     limits = dataclasses.replace(problem.limits, hop_blocks=hop_blocks)
     problem = dataclasses.replace(problem, settings=dataclasses.replace(problem.settings, limits=limits))
@@ -96,7 +97,7 @@ def test_no_search_keeps_more_blocks_than_a_hop_may_have(blocks: int, hop_blocks
 def test_too_many_blocks_to_compare_are_named() -> None:
     model = GNN(DATA.space.width, tuple(Layer(GCNConv(64, bias=True), "relu") for _ in range(2)), Pooled(mlp=MLP((2,))))
     graph = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], DATA.space, loss="ce")
+    observation = fedsgd(model, some_params(model), [graph], DATA.space, loss="ce")
     problem = CensusProblem.of(observation, Knowledge(DATA.space))
     few = dataclasses.replace(problem.settings, limits=dataclasses.replace(problem.limits, conic_blocks=1))
     candidates = CensusCandidates(dataclasses.replace(problem, settings=few), FOREVER, Budget(time_limit=60))

@@ -8,6 +8,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.registry import get_attack
@@ -49,7 +50,7 @@ def test_statistics_of_degrees_that_are_left_out_keep_the_largest() -> None:
 def test_a_certificate_says_where_it_stopped() -> None:
     truth = Graph(np.array([[0], [1], [2]]), np.array([[0, 1], [1, 2]]), 1)
     model = standard(SPACE.width, "sage", hidden=32)
-    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [truth], SPACE, loss="ce")
+    seen = fedsgd(model, some_params(model), [truth], SPACE, loss="ce")
     found = get_attack("census")(seen, Knowledge(SPACE, max_n=4), key=jax.random.key(1), budget=Budget(time_limit=30))
     assert found.certificate is not None
     said = [condition for condition in found.certificate.conditions if "neighbours" in condition]

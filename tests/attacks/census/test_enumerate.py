@@ -11,6 +11,7 @@ import jax
 import networkx as nx
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census import enumerate as module
@@ -51,7 +52,7 @@ STATED = FeatureSpace((onehot("kind", (0, 1)), onehot("degree", range(5))), degr
 
 def observed(space: FeatureSpace, truth: Graph, kind: str = "gcn") -> Any:
     model = standard(space.width, kind, hidden=16)
-    return fedsgd(model, model.initial(key=jax.random.key(0)), [truth], space, loss="bce")
+    return fedsgd(model, some_params(model), [truth], space, loss="bce")
 
 
 def equal_nodes(plain: nx.Graph) -> Graph:
@@ -243,7 +244,7 @@ def test_the_update_of_several_steps_is_no_gradient_of_the_outputs() -> None:
     """Labels are tried one by one: along the last bias the true graph would be off by a third."""
     true, other = equal_nodes(nx.star_graph(5)), equal_nodes(nx.path_graph(6))
     model = standard(ALIKE.width, "gcn", hidden=16)
-    params, local = model.initial(key=jax.random.key(0)), LocalTraining(1.0, 3)
+    params, local = some_params(model), LocalTraining(1.0, 3)
     seen = fedavg(model, params, [true], ALIKE, loss="bce", local=local)
     found = passing(CensusProblem.of(seen, Knowledge(ALIKE, n=6)), [other, true], 6, FOREVER)
     assert [one.form for one in found] == [true.canonical_form()]

@@ -8,6 +8,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak import Budget, Knowledge, fedsgd, get_attack, standard
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
@@ -61,7 +62,7 @@ def problem() -> CensusProblem:
     truth = Graph(np.array([0, 0, 1, 0, 2, 1])[:, None], np.array([(0, 1), (1, 2), (2, 3), (3, 4), (1, 5)]), 1)
     space = FeatureSpace((onehot("kind", "abc"),))
     model = standard(space.width, hidden=32)
-    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [truth], space, loss="bce")
+    seen = fedsgd(model, some_params(model), [truth], space, loss="bce")
     return CensusProblem.of(seen, Knowledge(space, n=truth.n, features=truth.x))
 
 

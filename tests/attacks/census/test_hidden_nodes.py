@@ -8,6 +8,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak import Budget, Knowledge, get_attack
 from jgleak.attacks.attack import Clock
@@ -32,7 +33,7 @@ from tests.library_atoms import described
 DATA = load("embedded")
 RAW = dataclasses.replace(DATA.space, mean=None, std=None)
 MODEL = GNN(DATA.space.width, tuple(Layer(GCNConv(64, bias=True), "relu") for _ in range(2)), Pooled(mlp=MLP((16, 2))))
-PARAMS = MODEL.initial(key=jax.random.key(0))
+PARAMS = some_params(MODEL)
 
 TREES = ("CC(N)C(=O)O", "CC(O)C(=O)O", "CC(C)C(=O)O", "CC(O)C(C)=O")
 """X2A-BX2: the propagation matrix of a GIN or a GCN is singular."""
@@ -41,7 +42,7 @@ LIBRARY = pyg_atoms()
 """Features that state no degree."""
 
 GIN = standard(LIBRARY.width, "gin", Pooled(mlp=MLP((16, 2))), hidden=32, last_act=True, bias=True)
-WEIGHTS = GIN.initial(key=jax.random.key(0))
+WEIGHTS = some_params(GIN)
 
 FOREVER = Budget(time_limit=1e6).start()
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
-from models import flat
+from models import flat, some_params
 
 from jgleak import Budget, Knowledge, get_attack
 from jgleak.attacks.attack import Clock
@@ -51,7 +51,7 @@ def drawn(rng: np.random.Generator, n: int) -> Graph:
 
 def observed(graph: Graph, jump: str = "last", **fields: Any) -> Observation:
     model = flat(in_features=SPACE.width, **({"hidden": 32, "readout_widths": (24, 8)} | fields)).clone(jump=jump)
-    params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(0)))
+    params = some_params(model)
     return fedsgd(model, params, [graph], SPACE, loss="bce")
 
 

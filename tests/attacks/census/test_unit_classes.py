@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak import Knowledge
 from jgleak.attacks.census.cone import ROWS, Folded, paying_most
@@ -30,7 +30,7 @@ def pooled(pooling: str = "mean", bias: bool = True, act: str = "relu") -> GNN:
 
 
 def seen(model: GNN, graph: Graph = GRAPH) -> Observation:
-    return fedsgd(model, model.initial(key=jax.random.key(0)), [graph], RAW, loss="ce")
+    return fedsgd(model, some_params(model), [graph], RAW, loss="ce")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from models import flat
+from models import flat, some_params
 
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.closed_form import closed_form
@@ -334,7 +334,7 @@ def test_states_that_are_all_zero_are_a_reason() -> None:
     space = space_of("binary", 20)
     graph = Graph(np.zeros((3, 20), np.int32), np.array([(0, 1), (1, 2)]), 1)
     model = model_of("sage", "graph", 20, act="relu")
-    params = model.initial(key=KEY)
+    params = some_params(model)
     params = {
         name: {"conv": part["conv"] | {"bias": part["conv"]["bias"] * 0}} if name.startswith("layers_") else part
         for name, part in params.items()

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.registry import get_attack
@@ -80,7 +81,7 @@ def test_averaged_gradients_are_the_mean_over_draws_of_masks(lab: Any) -> None:
 
 def test_losses_of_nodes_are_averaged_over_draws_too(lab: Any) -> None:
     model = standard(lab.space.width, Layer(GCNConv(8), dropout=RATE), NodeScores(2), layers=1)
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     graphs = jax.tree.map(jnp.asarray, GraphBatch.from_graphs([lab.random(6, 0)], lab.space).dense)
     labels, shares = jnp.zeros(graphs.mask.shape, int), graphs.mask[None] / graphs.mask.sum()
     keys = jax.random.split(jax.random.key(1), 2)

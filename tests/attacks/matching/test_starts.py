@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak import Knowledge
 from jgleak.attacks import relaxations
@@ -28,7 +29,7 @@ def posed(space: FeatureSpace = SPACE, **known: Any) -> tuple[Setting, Problem]:
     rows = np.stack([rng.integers(3, size=MANY), rng.integers(2, size=MANY), rng.normal(size=MANY)], axis=1)
     graph = Graph(rows, np.array([(v, v + 1) for v in range(MANY - 1)]), 1)
     model = GNN(space.width, (Layer(GCNConv(4)),), Pooled("mean", MLP((3,))))
-    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="ce")
+    seen = fedsgd(model, some_params(model), [graph], space, loss="ce")
     return pose(seen, Knowledge(space, n=MANY, **known), infer=False)
 
 

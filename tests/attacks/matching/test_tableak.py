@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models import flat
+from models import flat, some_params
 
 from jgleak.attacks import relaxations
 from jgleak.attacks.matching import starts, tableak
@@ -26,7 +26,7 @@ def posed() -> tuple[Setting, Problem, Any]:
     data = load("embedded", max_nodes=8)
     graph = max(data.graphs, key=lambda g: g.n)
     model = flat(in_features=data.space.width, hidden=8, layers=1, readout="pooled", readout_widths=())
-    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], data.space, loss="ce")
+    seen = fedsgd(model, some_params(model), [graph], data.space, loss="ce")
     labels = np.atleast_1d(np.asarray(graph.y))
     setting, problem = pose(seen, Knowledge(data.space, n=graph.n, labels=labels), infer=True)
     problem = jax.tree.map(jnp.asarray, problem)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import jax
-from models import flat
+from models import flat, some_params
 
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.hops import Nodes
@@ -20,7 +19,7 @@ def seen(smiles: str) -> tuple[Graph, Observation, Nodes, SpanCheck]:
     """A molecule, what the server sees of it, the node vectors that pass, and the node check of its 1-hop rows."""
     graph, space = molecule_graph(smiles, 1), load("embedded").space
     model = flat(in_features=space.width)
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
+    observation = fedsgd(model, some_params(model), [graph], space, loss="bce")
     nodes = find_nodes(observation, Knowledge(space), clock=FOREVER)
     [node] = [site for site in leak_points(observation, 1) if site.name == "node"]
     check = SpanCheck.at(node, most=40)

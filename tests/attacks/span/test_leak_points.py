@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.problem import still
@@ -74,7 +74,7 @@ def blocks_of(graph: Graph) -> tuple[Nodes, list[tuple[int, tuple[int, ...]]]]:
 def test_every_gradient_is_made_of_the_rows_of_true_blocks(name: str) -> None:
     stack, more = MODELS[name]
     model = GNN(SPACE.width, stack, HEAD, **more)
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     graph = next(g for g in load("embedded").graphs if g.name.startswith("caffeine"))
     observation = fedsgd(model, params, [graph], SPACE, loss="bce")
     frozen = still(observation, graph.n)
@@ -114,7 +114,7 @@ def test_every_gradient_is_made_of_the_rows_of_true_blocks(name: str) -> None:
 def test_all_maps_of_nodes_own_rows_are_one_check(layer: Layer, columns: int, singular: bool) -> None:
     """A singular adjacency spoils the check only where every such map comes before the mixing."""
     model = GNN(SPACE.width, (Layer(GCNConv(WIDE)), layer), HEAD)
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     graph = next(g for g in load("embedded").graphs if g.name.startswith("glycine"))
     points = leak_points(fedsgd(model, params, [graph], SPACE, loss="bce"), 1)
     [node] = [point for point in points if point.name == "node"]
@@ -126,7 +126,7 @@ def test_returned_statistics_show_the_mean_of_the_rows_before_a_norm() -> None:
     """The gradient hides it: what comes in and what leaves a map before the norm adds up to zero."""
     norm = BatchNorm(training=True)
     model = GNN(SPACE.width, (Layer(GINConv(WIDE), norm=norm), Layer(GCNConv(64), norm=norm)), HEAD)
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     graph = next(g for g in load("embedded").graphs if g.name.startswith("caffeine"))
     observation = fedsgd(model, params, [graph], SPACE, loss="bce")
     states, adjacency = _states(observation, graph), np.zeros((graph.n, graph.n))
@@ -150,7 +150,7 @@ def test_returned_statistics_show_the_mean_of_the_rows_before_a_norm() -> None:
             "as long as the gradient, so that neither is rounding beside the other"
         )
     narrow = GNN(SPACE.width, (Layer(GCNConv(WIDE), norm=norm), Layer(GCNConv(64))), HEAD)
-    blind = fedsgd(narrow, narrow.initial(key=jax.random.key(0)), [graph], SPACE, loss="bce")
+    blind = fedsgd(narrow, some_params(narrow), [graph], SPACE, loss="bce")
     assert mean_rows(blind, 0) == {("conv", "kernel"): None}
     assert [p.name for p in leak_points(blind, 0)] == ["readout"]
     assert [p.name for p in leak_points(blind, 1)] == ["node"]

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import some_params
 from scipy.spatial import KDTree
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
@@ -53,7 +54,7 @@ def forms(graphs: Any) -> list[Form]:
 @pytest.fixture(scope="module")
 def found() -> Reconstruction:
     model = model_of(64, DATA.space.width, 64, 2)
-    return attacked(model, model.initial(key=jax.random.key(0)), GRAPHS, DATA.space, prior="molecule")
+    return attacked(model, some_params(model), GRAPHS, DATA.space, prior="molecule")
 
 
 def test_every_molecule_is_in_its_list_and_the_batch_has_the_gradient(found: Reconstruction) -> None:
@@ -72,7 +73,7 @@ def test_every_molecule_is_in_its_list_and_the_batch_has_the_gradient(found: Rec
 def test_graphs_behind_a_readout_a_node_are_told_apart_by_weights() -> None:
     """GRAIN's own model."""
     model = standard(DATA.space.width, hidden=64)
-    found = attacked(model, model.initial(key=jax.random.key(0)), GRAPHS[:2], DATA.space, prior="molecule")
+    found = attacked(model, some_params(model), GRAPHS[:2], DATA.space, prior="molecule")
     assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-5
     assert found.info["graphs"] == 2 and "rank" not in found.info, "no pooled row is looked for"
     lists = [forms(member.graphs) for member in found.members]
@@ -81,7 +82,7 @@ def test_graphs_behind_a_readout_a_node_are_told_apart_by_weights() -> None:
 
 def test_a_saved_batch_is_verified_as_a_whole(found: Reconstruction, tmp_path: Path) -> None:
     model = model_of(64, DATA.space.width, 64, 2)
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS, DATA.space, loss="bce")
+    observation = fedsgd(model, some_params(model), GRAPHS, DATA.space, loss="bce")
     save(tmp_path / "seen.safetensors", observation, DATA.space)
     file = tmp_path / "found.json"
     write(file, found, tmp_path / "seen.safetensors")
@@ -97,14 +98,14 @@ def test_a_saved_batch_is_verified_as_a_whole(found: Reconstruction, tmp_path: P
 
 def test_without_time_nothing_is_claimed() -> None:
     model = model_of(64, DATA.space.width, 64, 2)
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     found = attacked(model, params, GRAPHS, DATA.space, seconds=1e-3, prior="molecule")
     assert not found.graphs and found.certificate is None and found.stop == "time"
 
 
 def test_some_graphs_of_a_batch_are_an_answer(found: Reconstruction) -> None:
     model = model_of(64, DATA.space.width, 64, 2)
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS, DATA.space, loss="bce")
+    observation = fedsgd(model, some_params(model), GRAPHS, DATA.space, loss="bce")
     some = dataclasses.replace(found, graphs=found.graphs[:2], members=found.members[:2], gradient_distance=None)
     said = outcome(observation, some, None)
     assert said.kind == PART and "2 of the 3 graphs" in said.text
@@ -116,7 +117,7 @@ def test_some_graphs_of_a_batch_are_an_answer(found: Reconstruction) -> None:
 )
 def test_updates_that_hide_dimensions_are_refused(changed: dict[str, Any], said: str) -> None:
     model = model_of(64, DATA.space.width, 64, 2)
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS, DATA.space, loss="bce")
+    observation = fedsgd(model, some_params(model), GRAPHS, DATA.space, loss="bce")
     reason = CENSUS.refusal(dataclasses.replace(observation, **changed), Knowledge(DATA.space))
     assert reason is not None and said in reason
 
@@ -192,7 +193,7 @@ def test_the_certified_set_of_batches_is_that_of_brute_force(batches: int, size:
 def test_the_number_of_graphs_is_read_off_where_nobody_says_it(places: tuple[int, ...]) -> None:
     """Equal graphs share a row, and their labels say how many they are."""
     model = model_of(64, DATA.space.width, 64, 2)
-    params, graphs = model.initial(key=jax.random.key(0)), [GRAPHS[place] for place in places]
+    params, graphs = some_params(model), [GRAPHS[place] for place in places]
     observation = dataclasses.replace(fedsgd(model, params, graphs, DATA.space, loss="bce"), batch_size=1)
     knowledge = Knowledge(DATA.space, prior="molecule")
     seen, found = counted(CENSUS, observation, knowledge, key=jax.random.key(0))
@@ -206,7 +207,7 @@ def test_the_number_of_graphs_is_read_off_where_nobody_says_it(places: tuple[int
 def test_a_number_that_nothing_confirms_is_no_answer() -> None:
     """Two steps' worth of update, not the mean of any graphs: no certificate, and the number is said to be unknown."""
     model = model_of(64, DATA.space.width, 64, 2)
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     whole = fedsgd(model, params, GRAPHS[:2], DATA.space, loss="bce")
     observation = dataclasses.replace(whole, update=jax.tree.map(lambda leaf: 0.7 * leaf, whole.update), batch_size=1)
     knowledge = Knowledge(DATA.space, prior="molecule")
@@ -218,7 +219,7 @@ def test_a_number_that_nothing_confirms_is_no_answer() -> None:
 
 def test_one_graph_of_an_unknown_number_is_found_as_one() -> None:
     model = standard(DATA.space.width, hidden=64)
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS[:1], DATA.space, loss="bce")
+    observation = fedsgd(model, some_params(model), GRAPHS[:1], DATA.space, loss="bce")
     seen, found = counted(CENSUS, observation, Knowledge(DATA.space, prior="molecule"), key=jax.random.key(0))
     assert seen.batch_size == 1 and GRAPHS[0].canonical_form() in forms(found.graphs)
 
@@ -226,7 +227,7 @@ def test_one_graph_of_an_unknown_number_is_found_as_one() -> None:
 @pytest.mark.slow
 def test_a_readout_a_node_is_tried_with_one_graph_more_until_some_are_found() -> None:
     model = standard(DATA.space.width, hidden=64)
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS[:2], DATA.space, loss="bce")
+    observation = fedsgd(model, some_params(model), GRAPHS[:2], DATA.space, loss="bce")
     assert list(numbers_of_graphs(observation, Budget().start()))[:2] == [1, 2]
     seen, found = counted(CENSUS, observation, Knowledge(DATA.space, prior="molecule"), key=jax.random.key(0))
     assert seen.batch_size == len(found.members) == 2 and found.stop == "match"
@@ -234,7 +235,7 @@ def test_a_readout_a_node_is_tried_with_one_graph_more_until_some_are_found() ->
 
 def test_what_no_number_of_graphs_explains_is_refused_with_the_attacks_reason() -> None:
     model = model_of(64, DATA.space.width, 64, 2)
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS, DATA.space, loss="bce")
+    observation = fedsgd(model, some_params(model), GRAPHS, DATA.space, loss="bce")
     with pytest.raises(ValueError, match="noise, pruning and clipping"):
         counted(CENSUS, dataclasses.replace(observation, scaled=True), Knowledge(DATA.space), key=jax.random.key(0))
 
@@ -256,7 +257,7 @@ def test_which_number_is_answered(
 
     monkeypatch.setattr(unannounced, "numbers_of_graphs", lambda *_: iter(answers))
     model = model_of(8, DATA.space.width, 2)
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS[:1], DATA.space, loss="bce")
+    observation = fedsgd(model, some_params(model), GRAPHS[:1], DATA.space, loss="bce")
     attack = Attack("stub", run, several=True)
     seen, found = counted(attack, observation, Knowledge(DATA.space), key=jax.random.key(0))
     assert seen.batch_size == number and (len(found.graphs), found.stop) == answers[number]

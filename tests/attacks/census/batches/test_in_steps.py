@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.census.batches import switched
@@ -94,7 +95,7 @@ def test_molecules_come_back_and_training_on_all_confirms_them(
 ) -> None:
     pooled = standard(DATA.space.width, "gcn", Pooled("mean", MLP((64, 2))), hidden=64, last_act=True)
     model = pooled if readout == "pooled" else standard(DATA.space.width, hidden=64)
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     seen = fedavg(model, params, MOLECULES, DATA.space, loss="bce", local=local)
     found = CENSUS(seen, Knowledge(DATA.space, prior="molecule"), key=jax.random.key(0), budget=Budget(time_limit=600))
     lists = [{graph.canonical_form() for graph in member.graphs} for member in found.members]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Float
+from models import some_params
 from scipy import linalg
 
 from jgleak.attacks.attack import Budget
@@ -40,7 +41,7 @@ FOREVER = Budget(time_limit=1e6).start()
 def pooled(*widths: int, pooling: str = "mean") -> tuple[GNN, Any]:
     """A model and its weights."""
     model = standard(DATA.space.width, "gcn", Pooled(pooling, MLP(widths)), hidden=64, last_act=True)
-    return model, model.initial(key=jax.random.key(0))
+    return model, some_params(model)
 
 
 def seen(model: GNN, params: Any, graphs: list[Graph], loss: str = "ce") -> Observation:
@@ -371,7 +372,7 @@ def test_rows_are_those_of_the_only_choice_of_vectors_that_explains_the_gradient
 def test_numbers_of_graphs_begin_at_the_rank_of_a_pooled_rows_gradient() -> None:
     """Where rows are found the labels say how many they are; behind a readout a node nothing does."""
     ended, model = Budget(time_limit=0.0).start(), pooled(64, 2)[0]
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     two = seen(model, params, GRAPHS[:2], "bce")
     assert list(numbers_of_graphs(two, FOREVER)) == [2]
     assert list(numbers_of_graphs(two, ended)) == list(range(2, MOST + 1))
