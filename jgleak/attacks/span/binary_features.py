@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import linprog
 
 from jgleak.attacks.attack import Clock
+from jgleak.attacks.span.corners import corners
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import LIMITS, SpanLimits, SpanTolerances
 from jgleak.attacks.span.subspace import Subspace
@@ -120,9 +121,9 @@ def _rows(
             break
         space, one = stack.pop()
         local = one @ space
-        if space.shape[1] == 1:
-            if abs(local[0]) > 1e-9:
-                found.append(space[:, 0] / local[0])
+        shown = corners(patterns @ space, local, tolerances)
+        if shown is not None:
+            found += list(shown @ space.T)
             continue
         parts = _partition(patterns @ space, local, tolerances)
         for chosen in range(parts.shape[0]):

@@ -97,7 +97,7 @@ def test_without_absent_words_nothing_shows_the_means() -> None:
 def test_a_search_that_was_cut_short_says_so() -> None:
     """By the clock or the number of branches: what is there is there, and more may be missing."""
     space, rng = fitted(300, 2), np.random.default_rng(6)
-    truth = np.c_[rng.random((6, 300)) < 0.05, rng.integers(DEGREES, size=6)].astype(np.int32)
+    truth = np.c_[rng.random((18, 300)) < 0.05, rng.integers(DEGREES, size=18)].astype(np.int32)
     subspace = span_of(space, truth, 0)
     whole, complete = passing_words(space, subspace)
     part, cut = passing_words(space, subspace, limits=SpanLimits(word_partitions=3))
