@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
+from types import CodeType, FunctionType
 from typing import Any, get_args, get_type_hints
 
 import jaxtyping
@@ -42,8 +43,7 @@ def checked(part: Any = None, **_: Any) -> Any:
 
     @functools.cache
     def strict() -> tuple[Callable[..., Any], bool]:
-        part.__annotations__ = hints(part)
-        return typed(part), any(map(names_axes, part.__annotations__.values()))
+        return strict_of(part)
 
     @functools.wraps(part)
     def called(*args: Any, **named: Any) -> Any:
@@ -57,6 +57,32 @@ def checked(part: Any = None, **_: Any) -> Any:
             return function(*args, **named)
 
     return called
+
+
+made: dict[int, tuple[CodeType, dict[str, Any], Callable[..., Any], bool]] = {}
+"""For the number of a code object: it, the annotations as they were written, the function that checks, and whether it
+names axes."""
+
+
+def strict_of(part: FunctionType) -> tuple[Callable[..., Any], bool]:
+    """The function with its check, and whether that names axes.
+
+    A function inside another one is made anew at each call of that, and compiling its check takes longer than most
+    calls: all that have one code share one check, which gets its function as a default value.
+    """
+    code, written = part.__code__, dict(part.__annotations__)
+    if id(code) in made and made[id(code)][1] == written:
+        _, _, checks, axes = made[id(code)]
+        given = checks.__kwdefaults__ or {}
+        if "__beartype_func" not in given:  # nothing to check
+            return part, axes
+        own = FunctionType(checks.__code__, checks.__globals__, checks.__name__)
+        own.__kwdefaults__ = given | {"__beartype_func": part}
+        return own, axes
+    part.__annotations__ = hints(part)
+    checks, axes = typed(part), any(map(names_axes, part.__annotations__.values()))
+    made[id(code)] = code, written, checks, axes
+    return checks, axes
 
 
 def names_axes(hint: Any) -> bool:
