@@ -187,8 +187,12 @@ def _padded(labels: Any, loss: str, one: DenseGraph) -> Num[np.ndarray, "1 ..."]
 
 
 def _at_labels(observation: Observation, one: DenseGraph, labels: Num[np.ndarray, "K ..."]) -> Float[np.ndarray, " K"]:
+    leaves = [np.abs(leaf).max(initial=0.0) for leaf in jax.tree.leaves(observation.update)]
+    unit = np.float32(max(leaves) or 1.0)  # squares of a tiny update would be lost
+    update = jax.tree.map(lambda seen: np.asarray(seen, np.float32) / unit, observation.update)
+    size = np.float32(sum(float(np.square(seen, dtype=np.float64).sum()) for seen in jax.tree.leaves(update)))
+    seen = observation.params, (update, unit, size)
     marks = observation.scaled, observation.pruned
-    seen = observation.params, observation.update
     return np.asarray(_distances(observation.model, *seen, one, labels, observation.loss, *marks, descent(observation)))
 
 
@@ -269,7 +273,7 @@ def _summed_slopes(
 def _distances(
     model: GNN,
     params: Params,
-    update: Params,
+    seen: tuple[Params, Float[Array, ""], Float[Array, ""]],
     graph: DenseGraph,
     labels: Num[Array, "K ..."],
     loss: str,
@@ -277,9 +281,8 @@ def _distances(
     pruned: bool,
     how: Descent | None,
 ) -> Float[Array, " K"]:
-    peak = jnp.max(jnp.stack([jnp.max(jnp.abs(jnp.asarray(leaf)), initial=0.0) for leaf in jax.tree.leaves(update)]))
-    unit = jnp.where(peak > 0, peak, 1.0)  # squares of a tiny update would be lost
-    update = jax.tree.map(lambda seen: seen / unit, update)
+    """``seen`` is the update in the stated unit, and its squared length in it."""
+    update, unit, size = seen
     least = bounds(update) if pruned else None
 
     def slope(weights: Params, label: Array) -> Params:
@@ -300,8 +303,7 @@ def _distances(
         if pruned:
             gradient = jax.tree.map(seen_part, gradient, update, least)
         gap = jax.tree.map(lambda g, seen: jnp.sum((g - seen) ** 2), gradient, update)
-        size = jax.tree.map(lambda seen: jnp.sum(jnp.asarray(seen) ** 2), update)
-        return jnp.sqrt(sum(jax.tree.leaves(gap)) / jnp.maximum(sum(jax.tree.leaves(size)), 1e-30))
+        return jnp.sqrt(sum(jax.tree.leaves(gap)) / jnp.maximum(size, 1e-30))
 
     return jax.lax.map(one, labels)
 
