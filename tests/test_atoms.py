@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models import some_params
 from rdkit import Chem
 
 from jgleak.attacks.attack import Budget, Reconstruction
@@ -54,7 +55,7 @@ def test_one_word_names_them(name: str) -> None:
 def test_a_molecule_of_pytorch_geometric_comes_back_with_its_smiles() -> None:
     space, text = pyg_atoms(), "CC(=O)Nc1ccc(O)cc1"
     graph, model = described(text, space), standard(pyg_atoms().width)
-    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
+    seen = fedsgd(model, some_params(model), [graph], space, loss="bce")
     found = get_attack("census")(seen, Knowledge(space), key=jax.random.key(1), budget=Budget(time_limit=60))
     assert found.best is not None and found.best.isomorphic(graph)
     written = smiles(found.best, space)
@@ -101,7 +102,7 @@ def test_a_schema_that_states_degrees_is_suspected_where_nothing_is_found(tmp_pa
     """And a space of one-hot columns beside a model that is shown integers is named in words that can be typed."""
     space = pyg_atoms(numbers=True)
     model = standard(space.width, hidden=8)
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     seen = Observation(model, params, jax.tree.map(jnp.zeros_like, params), "bce")
     nothing = Reconstruction((), None, "no candidates")
     stating = dataclasses.replace(space, degree="total_degree_code")
@@ -116,7 +117,7 @@ def test_integers_as_they_are_end_with_what_to_do_and_within_the_time() -> None:
     """Nine columns show nine dimensions: nearly all vectors pass, and no search begins."""
     space = pyg_atoms(numbers=True)
     graph, model = described("CC(O)C(=O)O", space), standard(space.width, "gin", hidden=16)
-    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
+    seen = fedsgd(model, some_params(model), [graph], space, loss="bce")
     begun = time.monotonic()
     found = get_attack("census")(seen, Knowledge(space), key=jax.random.key(1), budget=Budget(time_limit=20))
     assert not found.graphs and found.stop == "no information" and time.monotonic() - begun < 22

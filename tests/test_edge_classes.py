@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
+from models import some_params
 from rdkit import Chem
 from rich.console import Console
 from typer.testing import CliRunner
@@ -137,7 +138,7 @@ def test_public_graphs_keep_their_classes_or_are_refused() -> None:
     with pytest.raises(ValueError, match="was shown the edge classes a, b, these public graphs have none"):
         adapted(public, bare, SPACE)
     model = model_of()
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], SPACE, loss="ce")
+    observation = fedsgd(model, some_params(model), [graph], SPACE, loss="ce")
     blind = tuple(dataclasses.replace(one, edge_class=None) for one in public)
     assert CENSUS.refusal(observation, Knowledge(SPACE, auxiliary=tuple(public))) is None
     assert "the public graphs do not fit" in str(CENSUS.refusal(observation, Knowledge(SPACE, auxiliary=blind)))
@@ -162,7 +163,7 @@ def test_a_space_and_its_graphs_agree_on_classes() -> None:
         GraphBatch.from_graphs([dataclasses.replace(graph, edge_class=np.full(len(graph.edges), 2))], SPACE)
     with pytest.raises(ValueError, match="tells 0 edge classes apart, but the feature space lists 2"):
         plain = standard(SPACE.width, "gcn", hidden=4)
-        fedsgd(plain, plain.initial(key=jax.random.key(0)), [graph], SPACE, loss="ce")
+        fedsgd(plain, some_params(plain), [graph], SPACE, loss="ce")
     assert FeatureSpace.from_json(SPACE.to_json()).edge_classes == SPACE.without("colour").edge_classes == ("a", "b")
 
 
@@ -178,7 +179,7 @@ def test_a_batch_takes_the_adjacency_apart() -> None:
 def test_layers_without_classes_see_the_sum() -> None:
     conv = GCNConv(8)
     mixed = GNN(SPACE.width, (Layer(GINEConv(8, edge_rows=one_hot_rows(2))), Layer(conv, "identity")), Pooled())
-    params, graph = mixed.initial(key=jax.random.key(0)), drawn(5, 1)
+    params, graph = some_params(mixed), drawn(5, 1)
     dense = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), GraphBatch.from_graphs([graph], SPACE)).dense
     _, first, last = mixed.apply({"params": params}, *dense, method="states")
     weights = {"params": mixed.conv_of(params, 1)}
@@ -200,7 +201,7 @@ def test_the_anonymity_set_is_what_trying_every_graph_finds(seed: int) -> None:
     """All graphs of four nodes with these feature rows, every pair unjoined or joined by either class."""
     graph = drawn(4, seed)
     model = model_of()
-    params = model.initial(key=jax.random.key(seed))
+    params = some_params(model, seed=seed)
     observation = fedsgd(model, params, [graph], SPACE, loss="ce")
     knowledge = Knowledge(SPACE, n=4)
     found = CENSUS(observation, knowledge, key=jax.random.key(0), budget=Budget(time_limit=30))
@@ -228,7 +229,7 @@ def bonded() -> Any:
 def test_bond_types_come_back(bonded: Any, place: int, tmp_path: Any) -> None:
     layers = tuple(Layer(GINEConv(64, True), act) for act in ("relu", "identity"))
     model = GNN(bonded.space.width, layers, NodeMLP(MLP((64, 2)), see_input=False), LinearEncoder(64, bias=False))
-    params, graph = model.initial(key=jax.random.key(0)), bonded.graphs[place]
+    params, graph = some_params(model), bonded.graphs[place]
     save(tmp_path / "seen.safetensors", fedsgd(model, params, [graph], bonded.space, loss="bce"), bonded.space)
     observation, space = load_observation(tmp_path / "seen.safetensors")
     assert observation.model == model and space.edge_classes == ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
@@ -252,7 +253,7 @@ def test_a_molecule_with_bond_types_is_its_smiles() -> None:
 
 def test_attacks_that_know_no_classes_say_so() -> None:
     model, graph = model_of(), drawn(5, 2)
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], SPACE, loss="ce")
+    observation = fedsgd(model, some_params(model), [graph], SPACE, loss="ce")
     knowledge = Knowledge(SPACE, n=5)
     for attack in ATTACKS.values():
         reason = attack.refusal(observation, knowledge)
@@ -263,7 +264,7 @@ def test_attacks_that_know_no_classes_say_so() -> None:
     with pytest.raises(ValueError, match="tells 2 edge classes apart, but the feature space lists 0"):
         CENSUS(observation, Knowledge(dataclasses.replace(SPACE, edge_classes=())), key=jax.random.key(0))
     raw = GNN(SPACE.width, (Layer(GINEConv(8, edge_rows=one_hot_rows(2))),), NodeMLP(MLP((4, 2)), see_input=False))
-    seen = fedsgd(raw, raw.initial(key=jax.random.key(0)), [graph], SPACE, loss="ce")
+    seen = fedsgd(raw, some_params(raw), [graph], SPACE, loss="ce")
     with pytest.raises(ValueError, match="no linear map takes the nodes' own rows"):
         CENSUS(seen, knowledge, key=jax.random.key(0))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
+from type_checks import checked
 
 from jgleak.gnn.mix import mix
 from jgleak.graph import Graph, GraphBatch
@@ -29,6 +32,21 @@ def test_a_wrong_shape_is_refused_in_a_compiled_function() -> None:
 def test_a_wrong_type_is_refused() -> None:
     with pytest.raises(TypeCheckError, match="Graph"):
         Graph(np.zeros((2, 1)), np.array([[0.0, 1.0]]))
+
+
+def test_each_function_that_is_made_inside_another_is_itself_and_checked() -> None:
+    def plus(more: int) -> Callable[..., int]:
+        @checked
+        def added(number: int, twice: int = more) -> int:
+            return number + more + twice
+
+        return added
+
+    one, two = plus(1), plus(2)
+    assert (one(1), two(1), one(1), two(1, 0)) == (3, 5, 3, 3)
+    for made in (one, two):
+        with pytest.raises(TypeCheckError, match="added"):
+            made("1")
 
 
 @pytest.mark.usefixtures("unchecked")

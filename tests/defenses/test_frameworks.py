@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import some_params
 from scipy.special import ndtri
 
 from jgleak.attacks.facts.registry import facts
@@ -121,7 +122,7 @@ def test_what_nvflares_accountant_says_is_told_and_not_promised() -> None:
 def client() -> Any:
     data = load("embedded", graphs=3, max_nodes=8)
     model = standard(data.space.width, "gcn", Pooled(), layers=1, hidden=8)
-    return model, model.initial(key=jax.random.key(0)), list(data.graphs), data.space
+    return model, some_params(model), list(data.graphs), data.space
 
 
 @pytest.mark.parametrize("local", [None, LocalTraining(0.1, steps=1)])

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import some_params
 from typer.testing import CliRunner, Result
 
 import jgleak
@@ -333,7 +334,7 @@ class Net(torch.nn.Module):
 def molecular() -> Observation:
     """An update of two graphs, as zeros, of a model of molecules."""
     model = standard(MOLECULE_SPACE.width, "gcn", Pooled(), hidden=8)
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     return Observation(model, params, jax.tree.map(np.zeros_like, params), "ce", batch_size=2)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import some_params
 
 from jgleak.defenses import parse
 from jgleak.federated import LocalTraining, client, fedavg
@@ -155,7 +156,7 @@ def test_a_diverged_client_is_noticed(world: Any) -> None:
 def test_no_defence_touches_running_statistics(world: Any) -> None:
     """They are no part of a gradient: noise on them would be noise on nothing, and would move them in training."""
     model = GNN(world.space.width, (Layer(GCNConv(5), norm=BatchNorm()),), Pooled())
-    params, graph = model.initial(key=jax.random.key(0)), world.graph(5, seed=1)
+    params, graph = some_params(model), world.graph(5, seed=1)
     shared: dict[str, Any] = {"loss": "bce", "defense": parse("gaussian:0.1"), "key": jax.random.key(1)}
     local = LocalTraining(rate=0.1, steps=2)
     for seen in (

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.registry import get_attack
@@ -85,7 +86,7 @@ def dense_of(graph: Graph, world: Any, kind: Any = np.float32) -> DenseGraph:
 @pytest.fixture(scope="module")
 def seen(world: Any) -> tuple[GNN, Any, Graph, Any]:
     model = model_of(world.space.width)
-    params, graph = model.initial(key=jax.random.key(0)), world.graph(7, seed=3)
+    params, graph = some_params(model), world.graph(7, seed=3)
     return model, params, graph, fedsgd(model, params, [graph], world.space, loss="ce")
 
 
@@ -122,7 +123,7 @@ def test_the_batch_s_statistics_follow_from_running_ones(seen: Any, world: Any) 
 
 def test_rounding_moves_a_deviation_by_no_more_than_is_said(world: Any) -> None:
     model = GNN(world.space.width, (Layer(GCNConv(40), norm=TRAINING),), Pooled(mlp=MLP((2,))))
-    params, said, worst = model.initial(key=jax.random.key(5)), [], []
+    params, said, worst = some_params(model, seed=5), [], []
     for seed in range(20):
         graph = world.graph(3, seed=seed)
         observation = fedsgd(model, params, [graph], world.space, loss="ce")
@@ -177,8 +178,8 @@ def test_what_is_not_understood_is_refused(seen: Any, world: Any) -> None:
     scores = GNN(world.space.width, (Layer(GCNConv(2), norm=TRAINING),), NodeScores(2))
     labelled = world.graph(5, seed=1, node_labels=True)
     with pytest.raises(ValueError, match="are taken in evaluation mode"):
-        target_gradient(scores, scores.initial(key=jax.random.key(0)), [labelled], world.space, loss="ce")
-    weights = scores.initial(key=jax.random.key(0))
+        target_gradient(scores, some_params(scores), [labelled], world.space, loss="ce")
+    weights = some_params(scores)
     with pytest.raises(ValueError, match="mixes all nodes of a step, and under 'target_node' these are unknown"):
         Observation(scores, weights, weights, "ce", protocol="target_node")
     with pytest.raises(ValueError, match="momentum: expected a share"):
@@ -192,7 +193,7 @@ def test_before_a_mean_over_nodes_no_gradient_reaches_the_layers_below(act: str,
     rng = np.random.default_rng(0)
     first, second = (Graph(rng.normal(size=(6, 3)), np.array([(i, i + 1) for i in range(5)]), 1) for _ in range(2))
     model = GNN(3, (Layer(GCNConv(8)), Layer(GCNConv(8), act, norm=TRAINING)), Pooled())
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     one, other = (fedsgd(model, params, [graph], space, loss="ce") for graph in (first, second))
     largest = max(float(np.abs(model.conv_of(one.update, layer)["kernel"]).max()) for layer in range(2))
     assert largest < 1e-5 if silent else largest > 1e-3
@@ -209,6 +210,6 @@ def test_without_a_key_statistics_are_those_without_dropout(world: Any) -> None:
     for rate in (0.0, 0.5):
         layer = Layer(GCNConv(5), "tanh", norm=TRAINING, dropout=rate)
         model = GNN(world.space.width, (layer,), Pooled(mlp=MLP((2,))))
-        params = model.initial(key=jax.random.key(0))
+        params = some_params(model)
         left = returned(model, params, batch, None)
         jax.tree.map(np.testing.assert_array_equal, left, moved(model, params, dense))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak.attacks.closed_form.labels import contradiction
 from jgleak.datasets import load
@@ -25,7 +25,7 @@ def test_only_what_the_last_bias_allows_passes(right: str) -> None:
     graph = dataclasses.replace(data.graphs[0], y=LABELS if right.startswith("masked") else 2)
     readout = Pooled("mean", MLP((8, 6)))
     model = standard(data.space.width, "gcn", readout, layers=1, hidden=8)
-    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], data.space, loss=right)
+    seen = fedsgd(model, some_params(model), [graph], data.space, loss=right)
     assert contradiction(seen) is None
     wrong = {"masked_bce": {"ce", "bce", "masked_mae"}, "bce": {"ce", "masked_mae"}, "masked_mae": {"ce", "bce"}}
     for name in wrong.get(right, {"masked_mae"}):
@@ -38,7 +38,7 @@ def tasks() -> dict[str, Any]:
     data = load("embedded", graphs=1, max_nodes=8)
     graph = dataclasses.replace(data.graphs[0], y=LABELS)
     model = standard(data.space.width, "gcn", Pooled("mean", MLP((8, 6))), layers=1, hidden=8)
-    params = model.initial(key=jax.random.key(0))
+    params = some_params(model)
     seen = fedsgd(model, params, [graph], data.space, loss="masked_bce")
     inputs = (jnp.asarray(data.space.encode(graph.x)), jnp.asarray(graph.adjacency), jnp.ones(graph.n, bool))
     output = np.asarray(model.apply({"params": params}, *inputs))
