@@ -15,17 +15,23 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.linalg import qr
 from scipy.optimize import linprog
+from scipy.spatial import KDTree
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.span.corners import corners
-from jgleak.attacks.span.nodes import TooManyCandidates
+from jgleak.attacks.span.nodes import FEWER, TooManyCandidates
 from jgleak.attacks.span.settings import LIMITS, SpanLimits, SpanTolerances
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
 
 LEAST_ABSENT = 3
 """Fewest columns that agree by more than chance."""
+
+UNLIKE = 1.1
+"""The means of absent columns differ by this factor somewhere: words that the same nodes have agree as absent ones do
+where their means are equal, and only there."""
 
 
 class Words(NamedTuple):
@@ -52,14 +58,16 @@ def passing_words(
 
     Raises:
       TooManyCandidates: the span fills its space or is empty, or nothing shows ``w``: words in raw columns without a
-        one-hot feature, or normalised ones of which too few are absent.
+        one-hot feature, or normalised ones of which too few are absent. Or words leave too many numbers open.
     """
     if not subspace.informative:
         raise TooManyCandidates("the input gradient spans the whole input space (or nothing)")
     words, unity = _functionals(space, subspace)
-    tolerances, marks = subspace.margin.tolerances, _marks(space)
-    rows, complete = _rows(words[marks], unity, tolerances, clock, limits.word_partitions)
-    raw = rows @ words.T
+    tolerances, marks, values = subspace.margin.tolerances, _marks(space), _values(space)
+    free = _free(np.r_[words[marks], unity[None]], len(values), tolerances)
+    seen = _null(free.T, tolerances)  # the other directions
+    rows, complete = _rows(words[marks] @ seen, unity @ seen, tolerances, clock, limits.word_partitions)
+    raw = _numbered(rows @ seen.T, free, words[~marks], values, limits) @ words.T
     bits = raw[:, marks]
     clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= tolerances.word_row * tolerances.word_entry, axis=1)
     codes = np.unique(_codes(space, raw[clean]), axis=0)
@@ -83,7 +91,7 @@ def _functionals(space: FeatureSpace, subspace: Subspace) -> tuple[Float[np.ndar
                 "words in raw columns do not tell a node's row from sums of rows: they need a one-hot feature beside "
                 "them, or columns normalised by a public mean and deviation"
             )
-        unity = _unity(-scaled[live] * (std[live] / mean[live])[:, None], subspace.margin.tolerances)
+        unity = _unity(-scaled[live] * (std[live] / mean[live])[:, None], mean[live], subspace.margin.tolerances)
     return mean[:, None] * unity + std[:, None] * scaled, unity
 
 
@@ -92,16 +100,56 @@ def _marks(space: FeatureSpace) -> Bool[np.ndarray, " m"]:
     return np.concatenate([np.full(f.columns, f.kind in ("binary", "onehot")) for f in space.features])
 
 
-def _unity(columns: Float[np.ndarray, "k r"], tolerances: SpanTolerances) -> Float[np.ndarray, " r"]:
-    """``w`` from ``w - u_j / mean_j`` of every column: it is ``w`` in all columns that no row has, and the others agree
-    only by chance. Absent ones may be few: in a small vocabulary most words occur."""
+def _values(space: FeatureSpace) -> list[Float[np.ndarray, " k"]]:
+    """What the columns of numbers may hold."""
+    return [f.numbers[space.possible(g)] for g, f in enumerate(space.features) if f.kind == "number"]
+
+
+def _unity(
+    columns: Float[np.ndarray, "k r"], means: Float[np.ndarray, " k"], tolerances: SpanTolerances
+) -> Float[np.ndarray, " r"]:
+    """``w`` from ``w - u_j / mean_j`` of every column: it is ``w`` in all columns that no row has. Absent ones may be
+    few: in a small vocabulary most words occur. Others agree where the same nodes have them and their means are equal
+    (``UNLIKE``), as words of one node, or of all nodes."""
     groups = _groups(columns, tolerances.word_entry * np.linalg.norm(columns, axis=1))
-    if not groups or len(groups[0]) < LEAST_ABSENT:
+    several = (g for g in groups if len(g) >= LEAST_ABSENT and means[g].max() > UNLIKE * means[g].min())
+    absent = next(several, None)
+    if absent is None:
         raise TooManyCandidates(
-            f"fewer than {LEAST_ABSENT} words of the schema are absent from every node, and only their columns show "
-            "what the normalisation subtracted: give a schema with more words of the public data"
+            f"fewer than {LEAST_ABSENT} words of the schema (of different frequency) are absent from every node, and "
+            "only their columns show what the normalisation subtracted: give a schema with more words of the public "
+            "data"
         )
-    return np.median(columns[groups[0]], axis=0)
+    return np.median(columns[absent], axis=0)
+
+
+def _free(marks: Float[np.ndarray, "k r"], most: int, tolerances: SpanTolerances) -> Float[np.ndarray, "r f"]:
+    """At most so many directions along which no column of 0 and 1 changes: the difference of two nodes that have the
+    same words and other numbers is one."""
+    return (
+        _null(np.asarray(np.linalg.qr(marks, mode="r")), tolerances)[:, -most:]
+        if most
+        else np.zeros((marks.shape[1], 0))
+    )
+
+
+def _numbered(
+    rows: Float[np.ndarray, "T r"],
+    free: Float[np.ndarray, "r f"],
+    numbers: Float[np.ndarray, "q r"],
+    values: list[Float[np.ndarray, " k"]],
+    limits: SpanLimits,
+) -> Float[np.ndarray, "_S r"]:
+    """Every row moved along the free directions to where as many numbers have one of their values each."""
+    dimensions = free.shape[1]
+    if not dimensions:
+        return rows
+    chosen = qr((numbers @ free).T, pivoting=True)[-1][:dimensions]  # those that the directions tell apart best
+    grid = np.stack(np.meshgrid(*(values[c] for c in chosen), indexing="ij"), axis=-1).reshape(-1, dimensions)
+    if rows.shape[0] * grid.shape[0] > limits.partial_rows:
+        raise TooManyCandidates(f"words leave {rows.shape[0] * grid.shape[0]} feature vectors open: {FEWER}")
+    missing = grid[None] - (rows @ numbers[chosen].T)[:, None]
+    return (rows[:, None] + missing @ np.linalg.pinv(numbers[chosen] @ free).T @ free.T).reshape(-1, free.shape[0])
 
 
 def _rows(
@@ -171,11 +219,12 @@ def _distinct(rows: Float[np.ndarray, "K r"], tolerances: SpanTolerances) -> Flo
 def _groups(rows: Float[np.ndarray, "K r"], near: Float[np.ndarray, " K"]) -> list[Int[np.ndarray, " g"]]:
     """Rows not farther than ``near`` from the first of their group; the largest group first."""
     groups, left = list[Int[np.ndarray, " g"]](), np.ones(rows.shape[0], bool)
+    tree = KDTree(rows)  # to compare every two of thousands of columns takes minutes
     for i in range(rows.shape[0]):
         if left[i]:
-            group = left & (np.linalg.norm(rows - rows[i], axis=1) <= near[i])
-            left &= ~group
-            groups.append(np.flatnonzero(group))
+            around = np.array(tree.query_ball_point(rows[i], near[i], return_sorted=True))
+            groups.append(around[left[around]])
+            left[groups[-1]] = False
     return sorted(groups, key=len, reverse=True)
 
 

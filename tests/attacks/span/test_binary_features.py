@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from itertools import combinations, product
 from typing import Any
 
@@ -13,7 +14,16 @@ from hypothesis import strategies as st
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.span import binary_features
-from jgleak.attacks.span.binary_features import _distinct, _functionals, _null, _partition, _rows, passing_words, wordy
+from jgleak.attacks.span.binary_features import (
+    _distinct,
+    _functionals,
+    _groups,
+    _null,
+    _partition,
+    _rows,
+    passing_words,
+    wordy,
+)
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import TOLERANCES, SpanLimits
 from jgleak.attacks.span.subspace import Subspace
@@ -84,6 +94,60 @@ def test_of_a_small_vocabulary_most_words_may_occur(kind: Any, raw: bool) -> Non
     assert 3 <= absent < words / 4
     found, complete = passing_words(space, span_of(space, truth, 0))
     assert complete and as_set(found) == as_set(truth)
+
+
+def test_nodes_with_the_same_words_may_have_other_numbers() -> None:
+    """Words leave open how far to go from one of two such nodes towards the other: every number passes, at every node,
+    and no node is lost. Two columns of numbers may be open, and one of them is then known where they depend on each
+    other."""
+    words, nodes, rng = 70, 8, np.random.default_rng(3)
+    for numbers in (1, 2):
+        features = (*(binary(f"w{g}") for g in range(words)), *(number(f"n{k}", range(1, 6)) for k in range(numbers)))
+        every = np.c_[rng.random((400, words)) < 0.06, rng.integers(5, size=(400, numbers))].astype(np.int32)
+        every[1:3, :words] = every[0, :words]
+        every[:3, words:] = np.array([[0, 1], [3, 1], [2, 4]])[:, :numbers]
+        space, truth = FeatureSpace(features).fit([every]), every[:nodes]
+        subspace = span_of(space, truth, 0)
+        found, complete = passing_words(space, subspace)
+        rows = np.unique(truth[:, :words], axis=0)
+        all_numbers = np.array([(*row, *some) for row in rows for some in product(range(5), repeat=numbers)])
+        assert complete and as_set(truth) <= as_set(all_numbers) <= as_set(found)
+        assert np.all(subspace.distances(space.encode(found)) <= subspace.tolerance)
+    with pytest.raises(TooManyCandidates, match="feature vectors open"):
+        passing_words(space, subspace, limits=SpanLimits(partial_rows=100))
+
+
+@pytest.mark.parametrize("where", [slice(None), slice(1)])
+def test_words_of_the_same_nodes_are_no_absent_ones(where: slice) -> None:
+    """Those of equal means agree as well, also where they are more than the absent ones, whose means differ."""
+    space, rng = fitted(80, 1), np.random.default_rng(0)
+    assert space.mean is not None and space.std is not None
+    mean, std = space.mean.copy(), space.std.copy()
+    mean[:20], std[:20] = 0.4, np.sqrt(0.24)
+    space = dataclasses.replace(space, mean=mean, std=std)
+    truth = np.c_[rng.random((6, 80)) < 0.25, np.arange(6) % DEGREES].astype(np.int32)
+    truth[:, :20], truth[where, :20] = 0, 1
+    truth[:, 20:32] = 0
+    found, complete = passing_words(space, span_of(space, truth, 0))
+    assert complete and as_set(truth) <= as_set(found)
+    truth[0, 20:80] = 1
+    with pytest.raises(TooManyCandidates, match="different frequency"):
+        passing_words(space, span_of(space, truth, 0))
+
+
+def test_thousands_of_columns_are_grouped_in_a_moment() -> None:
+    """The groups of the plain loop over pairs; of 4,000 columns that loop takes over ten seconds."""
+    rng = np.random.default_rng(0)
+    few = rng.integers(3, size=(60, 3)) + rng.uniform(-0.05, 0.05, (60, 3))
+    near, left, wanted = rng.uniform(0.02, 0.2, 60), set(range(60)), list[list[int]]()
+    for i in range(60):
+        if i in left:
+            wanted.append([j for j in sorted(left) if np.linalg.norm(few[j] - few[i]) <= near[i]])
+            left -= set(wanted[-1])
+    assert [group.tolist() for group in _groups(few, near)] == sorted(wanted, key=len, reverse=True)
+    many, began = rng.normal(size=(4000, 100)), time.process_time()
+    assert len(_groups(many, np.full(4000, 1e-3))) == 4000
+    assert time.process_time() - began < 3.0
 
 
 def test_without_absent_words_nothing_shows_the_means() -> None:
