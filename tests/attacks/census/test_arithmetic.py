@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census import solve
+from jgleak.attacks.census import arithmetic, solve
 from jgleak.attacks.census.arithmetic import Exact, Noisy
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.checks import Chosen, NamedCheck
 from jgleak.attacks.census.settings import DEFAULTS
-from jgleak.attacks.census.system import Equations
+from jgleak.attacks.census.system import Equations, Solution
+from jgleak.attacks.noise import largest
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.federated import Knowledge
@@ -45,6 +46,16 @@ def test_true_counts_are_within_the_limit_of_noise_whatever_the_rules(equations:
         squares.append(float(np.sum((reduced[1] - reduced[0] @ best) ** 2) * system.length**2))
     freedom = equations - columns + rules + 1
     assert abs(np.mean(squares) - freedom) < 4 * np.sqrt(2 * freedom / len(squares))
+
+
+def test_whole_counts_are_looked_for_as_far_as_noise_and_slack_may_move_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[float]()
+    monkeypatch.setattr(arithmetic, "nearest_censuses", lambda *given: asked.append(given[3]) or iter(()))
+    solution = object.__new__(Solution)
+    system = Equations(np.ones((2, 5)), np.ones(2), np.arange(5), slack=0.25)
+    solution.__dict__.update(columns=np.arange(5), equations=system)
+    assert list(Noisy(DEFAULTS, 1.0).censuses(solution, [3], Budget().start())) == []
+    assert asked == [pytest.approx(largest(5) + 0.25)]
 
 
 @pytest.mark.parametrize(("lacking", "factor"), [(1, 4.0), (2, 8.0)])

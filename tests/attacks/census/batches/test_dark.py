@@ -130,3 +130,19 @@ def test_vectors_that_two_graphs_differ_by_are_told_from_graphs(
     nearest = np.abs(found @ truth).max(axis=1)
     assert set(np.abs(found @ truth).argmax(axis=1)) == set(range(rank))
     np.testing.assert_allclose(nearest, 1.0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("second", "determined"), [(1.0, True), (2.0 * dark.ONLY, True), (0.5 * dark.ONLY, False)])
+def test_dark_units_determine_a_vector_where_they_leave_no_other(second: float, determined: bool) -> None:
+    """Three of the row space: dark units show one direction well and a second one less."""
+    rng, vector = np.random.default_rng(0), np.array([0.0, 0.0, 1.0])
+    own = np.array([[1.0, 0.0, 0.0], [0.0, second, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    rows, outgoing = np.r_[own, rng.normal(size=(6, 3))], rng.normal(size=(10, 2))
+    outgoing[:, 0] = rows @ vector
+    hidden = np.arange(10) < 4
+    found = dark._determined(rows, outgoing, hidden)
+    assert (found is not None) is determined
+    if found is not None:
+        np.testing.assert_allclose(np.abs(found), vector, atol=1e-9)
+    assert dark._determined(rows, outgoing, hidden | True) is None, "all are dark"
+    assert dark._determined(rows, outgoing[:, 1:], hidden) is None, "no weights lead there"
