@@ -38,7 +38,7 @@ from jgleak.attacks.census.batches.in_steps import in_steps
 from jgleak.attacks.census.batches.in_turn import in_turn
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.certify import certify
-from jgleak.attacks.census.distinct import DROPPED, ONE_GRAPH, distinct, unused
+from jgleak.attacks.census.distinct import DIFFER, DROPPED, ONE_GRAPH, distinct, unused
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.local_path import every_step_whole
 from jgleak.attacks.census.number_of_nodes import number_of_nodes
@@ -92,7 +92,8 @@ def run(
                 found = in_steps(problem, clock, whole_batch)
             else:
                 found = in_turn(problem, clock, budget, single)
-            notes = {"notes": [ONE_GRAPH]} if knowledge.distinct_nodes else {}
+            used = found.certificate is not None and DIFFER in found.certificate.conditions  # of the last graph left
+            notes = {"notes": [ONE_GRAPH]} if knowledge.distinct_nodes and not used else {}
             return dataclasses.replace(found, info={**found.info, **notes})
         counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
         candidates = CensusCandidates(problem, counting, budget)

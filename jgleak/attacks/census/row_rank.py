@@ -41,18 +41,16 @@ def unspanned(problem: CensusProblem, nodes: Nodes) -> str | None:
         f"the gradient of {place} has {counted(shown, 'dimension')}, and the feature vectors that pass its check span "
         f"{found} of them"
     )
-    otherwise = ":"
+    causes = ["the features are not as the model was shown them (--features: other values, raw or normalised)"]
     if not nodes.complete:
-        said += ": the search for them did not end, and --time-limit or --option word_partitions=100000 may find more"
-        otherwise = "; or else"
+        causes.insert(0, "the search for them did not end (--time-limit, --option word_partitions=100000)")
     if SINGULAR in site.condition:
-        said += (
-            f"{otherwise} rows of the other nodes are in it as sums alone, as under a singular adjacency (the "
-            "normalised one has no inverse, as where two nodes have the same neighbours, each counted among its own); "
-            "what is needed is their features, or a model whose weights see a node's own row (GraphSAGE, a residual, "
-            "a readout of [x | h])"
+        causes.append(
+            "rows of the other nodes are in it as sums alone, as under a singular adjacency (the normalised one has no "
+            "inverse, as where two nodes have the same neighbours, each counted among its own): what is needed is the "
+            "features, or a model whose weights see a node's own row (GraphSAGE, a residual, a readout of [x | h])"
         )
-    return said
+    return f"{said}: {'; or '.join(causes)}"
 
 
 def _rank_of_rows(nodes: Nodes) -> int:

@@ -33,6 +33,9 @@ UNLIKE = 1.1
 """The means of absent columns differ by this factor somewhere: words that the same nodes have agree as absent ones do
 where their means are equal, and only there."""
 
+MOST_ENTRIES = 100_000_000
+"""Most entries of feature vectors that words leave open, which are checked at once: 800 MB."""
+
 
 class Words(NamedTuple):
     """What the filter found.
@@ -67,7 +70,7 @@ def passing_words(
     free = _free(np.r_[words[marks], unity[None]], len(values), tolerances)
     seen = _null(free.T, tolerances)  # the other directions
     rows, complete = _rows(words[marks] @ seen, unity @ seen, tolerances, clock, limits.word_partitions)
-    raw = _numbered(rows @ seen.T, free, words[~marks], values, limits) @ words.T
+    raw = _numbered(rows @ seen.T, free, words[~marks], values, space.width) @ words.T
     bits = raw[:, marks]
     clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= tolerances.word_row * tolerances.word_entry, axis=1)
     codes = np.unique(_codes(space, raw[clean]), axis=0)
@@ -138,7 +141,7 @@ def _numbered(
     free: Float[np.ndarray, "r f"],
     numbers: Float[np.ndarray, "q r"],
     values: list[Float[np.ndarray, " k"]],
-    limits: SpanLimits,
+    width: int,
 ) -> Float[np.ndarray, "_S r"]:
     """Every row moved along the free directions to where as many numbers have one of their values each."""
     dimensions = free.shape[1]
@@ -146,8 +149,9 @@ def _numbered(
         return rows
     chosen = qr((numbers @ free).T, pivoting=True)[-1][:dimensions]  # those that the directions tell apart best
     grid = np.stack(np.meshgrid(*(values[c] for c in chosen), indexing="ij"), axis=-1).reshape(-1, dimensions)
-    if rows.shape[0] * grid.shape[0] > limits.partial_rows:
-        raise TooManyCandidates(f"words leave {rows.shape[0] * grid.shape[0]} feature vectors open: {FEWER}")
+    number = rows.shape[0] * grid.shape[0]
+    if number * width > MOST_ENTRIES:
+        raise TooManyCandidates(f"words leave {number} feature vectors open: {FEWER}")
     missing = grid[None] - (rows @ numbers[chosen].T)[:, None]
     return (rows[:, None] + missing @ np.linalg.pinv(numbers[chosen] @ free).T @ free.T).reshape(-1, free.shape[0])
 

@@ -21,6 +21,7 @@ from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.span.distinct import Board
 from jgleak.attacks.span.hops import Nodes
 from jgleak.federated import Knowledge, fedsgd
@@ -213,6 +214,10 @@ def test_an_assumption_that_is_left_or_not_used_is_said(lab: Any, monkeypatch: p
     (said,) = notes(dataclasses.replace(lab.space, degree=None), one)
     assert "not used: it needs a feature that states the number of neighbours" in said
     assert notes(lab.space, one, one) == [module.ONE_GRAPH] and notes(lab.space, one, one, distinct_nodes=False) is None
+    # the last graph that is left of a batch is searched alone, and may be found under it
+    found = Reconstruction((), None, "time", certificate=Certificate("unique", 1, 6, False, 0.0, (module.DIFFER,)))
+    monkeypatch.setattr(run_module, "reconstructed", lambda *_, **__: found)
+    assert notes(lab.space, one, one) is None
 
 
 def test_a_known_number_of_nodes_is_kept(searched: Any) -> None:

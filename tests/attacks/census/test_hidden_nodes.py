@@ -161,7 +161,8 @@ def test_rows_that_show_as_sums_alone_are_named(monkeypatch: pytest.MonkeyPatch)
     rank = np.linalg.matrix_rank((graph.adjacency + np.eye(graph.n)) @ RAW.encode(graph.x))
     said = unspanned(problem, passing)
     assert said is not None and f"convolution 1 has {rank} dimensions" in said and "singular adjacency" in said
-    assert "span 0 of them" in said and "did not end" not in said
+    assert "span 0 of them: the features are not as the model was shown them" in said, "which looks the same"
+    assert said.index("features are not") < said.index("; or rows of the other nodes") and "did not end" not in said
     assert "did not end" in (unspanned(problem, dataclasses.replace(passing, complete=False)) or "")
     noisy = CensusProblem.of(observation, Knowledge(RAW, noise=1e-6))
     assert unspanned(noisy, passing) is None, "noise may hide them"
