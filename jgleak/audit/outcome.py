@@ -15,8 +15,9 @@ FOUND, PART, APPROXIMATION, NOTHING = "found", "part", "approximation", "nothing
 
 DEGREE = (
     "the schema states that {0!r} is the number of neighbours in the graph, so nodes with another number of neighbours "
-    "are excluded; a total degree that counts hydrogens (RDKit's, PyTorch Geometric's from_smiles, OGB) is a different "
-    "number: leave 'degree' out of the schema, or use --features pyg or ogb"
+    "are excluded; a degree that counts others too (of a molecule one that counts hydrogens, as RDKit's, PyTorch "
+    "Geometric's from_smiles and OGB's) is a different number: leave 'degree' out of the schema, or use --features pyg "
+    "or ogb for such molecules"
 )
 
 
@@ -81,8 +82,8 @@ def _hints(stop: str, noise: float | None) -> tuple[str, ...]:
     if stop != "no candidates":
         return (told,)
     return (
-        "no node passed the span checks: do --features match the model's input (raw or normalised columns), and is the "
-        "update as the client computed it?",
+        "no node passed the span checks, or too few: do --features match the model's input (raw or normalised "
+        "columns, and the latter's mean and deviation), and is the update as the client computed it?",
         f"{told}; narrow or untrained models can hide nodes",
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -97,8 +98,7 @@ class FeatureSpace:
         names = [f.name for f in self.features]
         if not names:
             raise ValueError("features: a FeatureSpace needs at least one feature")
-        if len(set(names)) != len(names):
-            raise ValueError("features: names must be unique")
+        _unique("features", names)
         for f in self.features:
             if f.kind == "onehot" and not f.values:
                 raise ValueError(f"features: {f.name!r} is one-hot but lists no values")
@@ -128,8 +128,7 @@ class FeatureSpace:
         if self.max_degree is not None and self.max_degree < 0:
             raise ValueError(f"max_degree: a number of neighbours is not negative, got {self.max_degree}")
         object.__setattr__(self, "edge_classes", tuple(map(str, self.edge_classes)))
-        if len(set(self.edge_classes)) != len(self.edge_classes):
-            raise ValueError("edge_classes: names must be unique")
+        _unique("edge_classes", self.edge_classes)
 
     @cached_property
     def width(self) -> int:
@@ -382,3 +381,9 @@ def combinations(space: FeatureSpace) -> float:
         return math.inf
     free = [g for g, f in enumerate(space.features) if f.determined_by is None]
     return float(np.prod([float(space.possible(g).size) for g in free]))
+
+
+def _unique(field: str, names: Sequence[str]) -> None:
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ValueError(f"{field}: names must be unique, {', '.join(map(repr, twice))} stands there twice")
