@@ -71,7 +71,7 @@ class Searched:
             seen.multisets, seen.partials = seen.multisets + 1, seen.partials + 10
             yield from batches.get(size, [])
 
-        def passing(_: Any, graphs: list[int], slots: int) -> list[ExplainingGraph]:
+        def passing(_: Any, graphs: list[int], slots: int, _clock: Clock) -> list[ExplainingGraph]:
             self.slots.add(slots)
             return [one(number) for number in graphs if number in true]
 
