@@ -76,6 +76,7 @@ def test_tables_on_standard_output_without_json() -> None:
     assert "a client at most" not in result.output, "progress is for terminals"
 
 
+@pytest.mark.long
 def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
     first = jgleak("attack", "empty", *QUICK, "--out", str(tmp_path))
     assert first.exit_code == 0, first.output
@@ -174,6 +175,7 @@ def test_nothing_found_for_compilation_says_so_first(
 
 
 @pytest.mark.usefixtures("unchecked")
+@pytest.mark.long
 def test_an_update_of_an_unknown_number_of_graphs(tmp_path: Path) -> None:
     """The number that was read off goes into the file that `verify` reads."""
     words = ("--batch-size", "2", "--hidden", "64", "--head", "64", "--readout", "pooled", "--last-activation")
@@ -222,6 +224,7 @@ def test_a_node_protocol_asks_for_a_node_task() -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
+@pytest.mark.long
 def test_a_certificate_is_verified_from_scratch(tmp_path: Path) -> None:
     found = jgleak("attack", "census", "--graphs", "1", "--max-nodes", "8", "--hidden", "64", "--out", str(tmp_path))
     assert found.exit_code == 0, found.output

@@ -19,6 +19,7 @@ def jgleak(*arguments: str, **environment: str) -> Result:
     return CliRunner().invoke(app, ["recommender", *arguments], env=environment)
 
 
+@pytest.mark.long
 def test_json_lines_and_the_same_in_a_file(tmp_path: Path) -> None:
     options = ("--attack", "--users", "3", "--rounds", "1,2", "--json", "--out", str(tmp_path / "run"))
     result = jgleak(*QUICK, *options, FORCE_COLOR="1")  # as on a terminal: the spinner takes none of the lines

@@ -141,6 +141,7 @@ def test_all_members_of_a_small_set_are_drawn(figures: list[Figure], size: int, 
 
 
 @pytest.mark.parametrize("place", [0, 1, 12])
+@pytest.mark.long
 def test_the_truth_is_marked(figures: list[Figure], place: int) -> None:
     truth = _molecule("CC(=O)Nc1ccc(O)cc1")
     graphs = [_molecule("C" * n) for n in range(2, 14)]

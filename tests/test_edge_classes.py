@@ -226,6 +226,7 @@ def bonded() -> Any:
 
 
 @pytest.mark.parametrize("place", [pytest.param(1, marks=pytest.mark.slow), 20])
+@pytest.mark.long
 def test_bond_types_come_back(bonded: Any, place: int, tmp_path: Any) -> None:
     layers = tuple(Layer(GINEConv(64, True), act) for act in ("relu", "identity"))
     model = GNN(bonded.space.width, layers, NodeMLP(MLP((64, 2)), see_input=False), LinearEncoder(64, bias=False))

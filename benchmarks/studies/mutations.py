@@ -321,7 +321,7 @@ def _tested(tree: Path, words: Sequence[str], seconds: float | None = None) -> F
     failed = tree / ".pytest_cache" / "v" / "cache" / "lastfailed"  # where pytest keeps what failed
     failed.unlink(missing_ok=True)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-W", "ignore", *words],
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-W", "ignore", "-m", "not slow", *words],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""},  # most of the time is compiling
         capture_output=True,

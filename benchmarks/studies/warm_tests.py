@@ -182,7 +182,18 @@ def main(folder: str) -> None:
     jobs, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # pytest's own words
     _computing(allowed=False)
-    options = ["-q", "-n", "0", "-W", "ignore", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    options = [
+        "-q",
+        "-n",
+        "0",
+        "-W",
+        "ignore",
+        "-m",
+        "not slow",
+        "-p",
+        "no:cacheprovider",
+        "--continue-on-collection-errors",
+    ]
     pytest.main([*options, folder], plugins=[Server(jobs, answers)])
 
 

@@ -40,6 +40,7 @@ def half(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.mark.long
 def test_the_noise_is_read_off_the_numbers_where_a_file_states_none(half: str, lab: Any, tmp_path: Path) -> None:
     graph, model = lab.random(6, 1), lab.model(hidden=32, readout_widths=(16,))
     seen = computed_in(half, model, lab.params(model), graph, lab.space)
@@ -56,6 +57,7 @@ def test_the_noise_is_read_off_the_numbers_where_a_file_states_none(half: str, l
     assert computed_noise(jax.tree.map(np.zeros_like, seen.update)) is None
 
 
+@pytest.mark.long
 def test_what_is_said_of_a_client_in_16_bits_is_exact_or_nothing(half: str, lab: Any, tmp_path: Path) -> None:
     graph, model = lab.random(6, 1), lab.model(hidden=32, readout_widths=(16,))
     params = lab.params(model)

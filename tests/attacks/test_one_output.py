@@ -106,6 +106,7 @@ def test_a_gradient_gives_what_that_of_two_logits_gives(name: str, fields: dict[
 
 
 @pytest.mark.parametrize(("fields", "label"), [({}, 0), (POOLED, 1)], ids=["a readout per node", "pooled"])
+@pytest.mark.long
 def test_one_graph_comes_back_through_local_steps(fields: dict[str, Any], label: int, lab: Any) -> None:
     truth = dataclasses.replace(graphs(lab)[1], y=label)
     seen = trained(lab, [truth], fields, steps=3)
@@ -126,6 +127,7 @@ def test_one_graph_comes_back_through_local_steps(fields: dict[str, Any], label:
         pytest.param(POOLED, {"steps": 2, "rate": 0.01}, id="all in every step, pooled", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.long
 def test_several_graphs_come_back(fields: dict[str, Any], training: dict[str, Any], lab: Any, tmp_path: Path) -> None:
     some = graphs(lab)
     seen = trained(lab, some, fields, **training)

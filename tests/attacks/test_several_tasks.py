@@ -43,6 +43,7 @@ def same_labels(found: Graph, truth: Graph) -> bool:
 @pytest.mark.parametrize(
     "fields", [{}, {"readout": "pooled", "layers": 3, "last_act": True}], ids=["node_mlp", "pooled"]
 )
+@pytest.mark.long
 def test_exact_attacks_stay_exact(name: str, fields: dict[str, Any], lab: Any) -> None:
     model = lab.model(classes=TASKS, **fields)
     graphs = lab.path([1]), lab.ring([0, 0, 1, 2, 3])
@@ -69,6 +70,7 @@ def test_the_census_reads_the_other_losses_of_several_tasks(loss: str, lab: Any)
     "defense",
     [*(pytest.param(one, marks=pytest.mark.slow) for one in ("gaussian:1e-5", "clip:0.01")), "clip:0.01+gaussian:1e-8"],
 )
+@pytest.mark.long
 def test_the_census_finds_labels_behind_noise_and_clipping(defense: str, lab: Any) -> None:
     """No task's derivative is exactly zero under noise: labels are those that fit best."""
     truth, model, stated = labelled(lab.random(7, 1), 1), lab.model(classes=TASKS), parse(defense)
@@ -80,6 +82,7 @@ def test_the_census_finds_labels_behind_noise_and_clipping(defense: str, lab: An
 
 
 @pytest.mark.parametrize("readout", ["node_mlp", pytest.param("pooled", marks=pytest.mark.slow)])
+@pytest.mark.long
 def test_the_census_certifies_molecules(readout: str) -> None:
     data = load("embedded", max_nodes=12)
     model = flat(

@@ -83,6 +83,7 @@ def error(result: Result) -> str:
     return lines[0]
 
 
+@pytest.mark.long
 def test_the_store_holds_every_unit_with_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -375,6 +376,7 @@ def _killed_and_resumed(tmp_path: Path, text: str, kills: int, seed: int) -> Non
     assert not list((tmp_path / "broken").rglob("*.part"))
 
 
+@pytest.mark.long
 def test_killed_and_resumed_it_is_the_unbroken_audit(tmp_path: Path) -> None:
     _killed_and_resumed(tmp_path, GRID, kills=1, seed=0)
 

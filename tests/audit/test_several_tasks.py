@@ -38,6 +38,7 @@ def jgleak(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments))
 
 
+@pytest.mark.long
 def test_the_command_line_from_attack_to_verification(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shown = jgleak("attack", "census", *WORDS, "--path", str(folder), "--json", "--out", str(out))
@@ -57,6 +58,7 @@ def test_the_command_line_from_attack_to_verification(folder: Path, tmp_path: Pa
     assert "labels - 1" in found.stdout and "SMILES" in found.stdout
 
 
+@pytest.mark.long
 def test_a_file_with_another_loss_is_read_with_the_right_one(folder: Path, tmp_path: Path) -> None:
     """One-hot BCE was the only loss of several outputs once, and files of tasks say so."""
     assert jgleak("attack", "empty", *WORDS, "--path", str(folder), "--out", str(tmp_path)).exit_code == 0

@@ -118,6 +118,7 @@ def test_rows_name_what_exists(table: Table) -> None:
             assert not options or attack.with_options(options).name == attack.name
 
 
+@pytest.mark.long
 def test_a_row_is_measured_shown_and_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tables.PAPERS, "glg", registry.of_edges(TINY))
     monkeypatch.setattr(tables, "RESULTS", tmp_path)

@@ -29,6 +29,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("degree", [2, 3])
+@pytest.mark.long
 def test_all_methods_accept_the_same_blocks(degree: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filter_methods, "BLOCK", 256)  # several blocks a prefix
     problem = Problem.draw(RANK, degree, candidates=CANDIDATES, part=CANDIDATES // 2, seed=1)

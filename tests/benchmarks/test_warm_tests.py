@@ -69,6 +69,7 @@ def test_what_runs_on_import_is_not_swapped(module: tuple[Path, ModuleType], old
         swap(module[0], SOURCE.replace(old, new))
 
 
+@pytest.mark.long
 def test_tests_run_in_forks_one_change_after_another(tmp_path: Path) -> None:
     """A change that is noticed, one that nobody notices, one that never ends, one that ends the process, one of what
     runs on import; and a module that computes when it is read."""

@@ -99,6 +99,7 @@ def test_citeseer_clients_follow_grain() -> None:
 
 
 @pytest.mark.usefixtures("data")
+@pytest.mark.long
 def test_pokec_and_facebook_clients() -> None:
     pokec = load("pokec", task="region", graphs=4, min_nodes=25, max_nodes=30)
     assert pokec.name == "pokec/region" and all(25 <= g.n <= 30 and g.connected for g in pokec.graphs)

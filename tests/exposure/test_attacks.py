@@ -161,6 +161,7 @@ def test_withheld_statistics_stop_the_census_behind_batch_normalisation() -> Non
     assert closed.level == "closed" and closed.details["turns"] == ["batch normalisation in evaluation mode"]
 
 
+@pytest.mark.long
 def test_no_attack_is_said_to_read_steps_of_adam_and_the_census_finds_nothing_in_them() -> None:
     deployment = Deployment(pooled(), SPACE, adam())
     found = standing(deployment)

@@ -119,6 +119,7 @@ class NormedModel(linen.Module):
         return linen.Dense(2, name="out")(h.sum(axis=0))
 
 
+@pytest.mark.long
 def test_a_linen_model_with_norms_embeddings_and_a_residual_is_recomputed() -> None:
     model, x = NormedModel(), np.array([[0, 1], [3, 0], [1, 1], [2, 0]])
     trees: Any = jax.jit(model.init)(jax.random.key(0), x)

@@ -90,6 +90,7 @@ def observed(text: str, steps: list[Step]) -> tuple[Any, Graph]:
     return seen, Graph(x, edges[:, :half].T, 1, edge_class=kinds)
 
 
+@pytest.mark.long
 def test_a_molecule_of_a_model_that_embeds_bonds_comes_back_with_them() -> None:
     """Single, double and triple bonds, conjugated or not. The example compares the output, so that a wrong reading of
     the tables would be refused."""

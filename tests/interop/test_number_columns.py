@@ -33,6 +33,7 @@ def observed(space: FeatureSpace, graph: Graph) -> Observation:
     return fedsgd(model, params, [graph], space, loss="ce")
 
 
+@pytest.mark.long
 def test_the_census_finds_integers_and_what_an_element_determines() -> None:
     """Columns are normalised: under raw masses all nodes switch on the same units, and the gradient has rank 1."""
     space, graph = FeatureSpace((ELEMENT, CHARGE, MASS)).fit([X]), Graph(X, EDGES, 1)
@@ -42,6 +43,7 @@ def test_the_census_finds_integers_and_what_an_element_determines() -> None:
     assert gsm(graph, found.graphs[0], space).gsm0 == 1.0
 
 
+@pytest.mark.long
 def test_real_columns_beside_discrete_ones_are_for_attacks_that_search_numbers() -> None:
     space = FeatureSpace((ELEMENT, CHARGE, real("radius")))
     graph = Graph(np.array([[0, 1, 0.3], [1, 2, -0.2], [2, 0, 0.1], [0, 0, 0.9]]), EDGES, 1)

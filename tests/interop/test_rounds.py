@@ -98,6 +98,7 @@ def test_the_batchs_statistics_are_read_off_the_buffers(one_step: Round) -> None
         np.testing.assert_allclose(variance, wanted[f"conv{number}.nn.1.running_var"], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long
 def test_an_example_is_asked_with_the_weights_of_the_round(one_step: Round, graphs: list[Graph]) -> None:
     """What the clients' model says changes from round to round."""
     x, edges, batch, _ = joined(graphs[:1], MOLECULE_SPACE)

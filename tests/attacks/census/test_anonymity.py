@@ -237,6 +237,7 @@ def test_twins_under_a_pooled_readout(kinds: str) -> None:
     assert diamond.canonical_form() in forms(found.graphs)
 
 
+@pytest.mark.long
 def test_label_and_node_order_change_nothing() -> None:
     space = typed(2)
     model = flat(in_features=COLUMNS, hidden=64, readout_widths=(300, 64))

@@ -370,6 +370,7 @@ def test_a_word_filter_that_was_cut_leaves_no_complete_levels(lab: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["glycine", "phenol"])
+@pytest.mark.long
 def test_a_pooled_gin_is_found_without_the_checks_that_dependent_upstream_rows_spoil(name: str) -> None:
     """Pooling gives every node the same upstream row: the spans of own rows and of the last hop lack dimensions."""
     data = load("embedded")

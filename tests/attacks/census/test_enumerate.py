@@ -260,6 +260,7 @@ def test_a_star_with_more_neighbours_than_blocks_are_tried_with(star: Graph, mon
     assert not any("neighbours" in condition for condition in certificate.conditions)
 
 
+@pytest.mark.long
 def test_larger_graphs_leave_the_set_open(star: Graph) -> None:
     for most in (6, 7):
         problem = CensusProblem.of(observed(ALIKE, star), Knowledge(ALIKE, max_n=most), SMALL)

@@ -66,6 +66,7 @@ def problem() -> CensusProblem:
     return CensusProblem.of(seen, Knowledge(space, n=truth.n, features=truth.x))
 
 
+@pytest.mark.long
 def test_all_degrees_come_after_few_and_replace_what_these_gave(problem: CensusProblem) -> None:
     budget = Budget(time_limit=60)
     clock = budget.start()

@@ -112,6 +112,7 @@ def test_rows_outside_the_span_lie_on_one_line(smiles: str) -> None:
     assert np.linalg.matrix_rank(mixed) == np.linalg.matrix_rank(encoded) - 1
 
 
+@pytest.mark.long
 def test_trees_are_found_behind_a_gin_though_no_feature_states_a_degree() -> None:
     for smiles in TREES:
         graph, observation = behind_gin(smiles)

@@ -145,6 +145,7 @@ def test_the_distance_is_that_of_the_same_training(lab: Any, local: LocalTrainin
 
 
 @pytest.mark.parametrize(("readout", "local"), [("nodes", MOMENTUM), ("pooled", PLAIN)])
+@pytest.mark.long
 def test_graphs_come_back_with_a_certificate(lab: Any, readout: str, local: LocalTraining, tmp_path: Path) -> None:
     """Where one gradient says nothing; and ``verify`` trains again, by the steps that the file states."""
     model, graph = (lab.model() if readout == "nodes" else pooled(lab)), lab.ring(ONE)

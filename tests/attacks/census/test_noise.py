@@ -31,6 +31,7 @@ def noisy(observation: Observation, relative: float, seed: int = 0) -> tuple[Obs
 
 
 @pytest.mark.parametrize("attack", [CENSUS, GRAIN], ids=["census", "grain"])
+@pytest.mark.long
 def test_exact_where_the_attack_without_noise_fails(attack: Any, lab: Any) -> None:
     exact = 0
     for seed in (5, 6, 7):

@@ -44,6 +44,7 @@ def star_counts(graph: Graph) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("pooling", ["mean", pytest.param("sum", marks=pytest.mark.slow)])
+@pytest.mark.long
 def test_a_linear_end_hides_all_but_the_blocks_below(pooling: str) -> None:
     """Graphs with the same 1-hop blocks have one gradient under two layers, and not under an activation at the end."""
     space = typed(2)

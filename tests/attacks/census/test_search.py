@@ -256,6 +256,7 @@ def test_a_search_goes_on_for_four_times_as_long_as_its_first_graph_took(
 
 
 @pytest.mark.parametrize("known", ["features", "nothing"])
+@pytest.mark.long
 def test_a_graph_whose_blocks_are_too_many_to_count_is_found(known: str) -> None:
     truth = drawn(np.random.default_rng(5), 7 if known == "features" else 5)
     seen = observed(truth, hidden=16)

@@ -53,6 +53,7 @@ def attacked(observation: Any, n: int | None, attack: Any = None) -> Any:
 @pytest.mark.parametrize(
     ("model", "pooling"), [("behind GIN, and inside the second", "sum"), ("behind a wide GCN", "mean")]
 )
+@pytest.mark.long
 def test_the_graph_is_found_and_no_other(model: str, pooling: str) -> None:
     graph, observation = observed("indole", MODELS[model], pooling)
     found = attacked(observation, graph.n)
@@ -61,6 +62,7 @@ def test_the_graph_is_found_and_no_other(model: str, pooling: str) -> None:
     assert "the returned running statistics are those of this graph alone" in found.certificate.conditions
 
 
+@pytest.mark.long
 def test_the_rounding_of_statistics_is_allowed_for() -> None:
     # few nodes: in some columns the deviation, which rows are divided by, is so small that rounding moves it
     graph, observation = observed("phenol", MODELS["behind GIN"])
@@ -70,6 +72,7 @@ def test_the_rounding_of_statistics_is_allowed_for() -> None:
     assert found.best.isomorphic(graph) and found.certificate.status == "unique"
 
 
+@pytest.mark.long
 def test_the_number_of_nodes_follows_from_the_statistics() -> None:
     graph, observation = observed("indole", gin())
     found = attacked(observation, None)
@@ -78,6 +81,7 @@ def test_the_number_of_nodes_follows_from_the_statistics() -> None:
     assert any(f"the graph has {graph.n} nodes" in said for said in found.certificate.conditions)
 
 
+@pytest.mark.long
 def test_where_the_first_layer_has_no_norm_the_number_is_asked_for() -> None:
     graph, observation = observed("indole", (Layer(GINConv(48)), gin()[0]))
     assert "set it (--n)" in attacked(observation, None).info["reason"]

@@ -34,6 +34,7 @@ def run(attack: Attack, observation: Observation, knowledge: Knowledge, **option
     return attack.with_options(options)(observation, knowledge, key=jax.random.key(0))
 
 
+@pytest.mark.long
 def test_a_public_graph_is_recognised(lab: Any) -> None:
     """The decoder has learnt it by heart, and the embedding is that of the client."""
     graphs = public(lab)
@@ -81,6 +82,7 @@ def test_a_batch_gets_one_structure_in_every_size(lab: Any) -> None:
     assert "sizes of 2 graph(s) are given and 3 are behind the update" in str(GRAPHDLG.refusal(observation, wrong))
 
 
+@pytest.mark.long
 def test_the_refinement_begins_at_every_graphs_own_places(lab: Any) -> None:
     model = lab.model(**FIELDS)
     graphs = [lab.random(n, seed) for n, seed in ((7, 5), (4, 6))]
@@ -156,6 +158,7 @@ def test_clients_of_two_rounds_have_no_common_refinement(lab: Any) -> None:
         Learn()([observation, later], [known] * 2, None)
 
 
+@pytest.mark.long
 def test_the_refinement_comes_closer(lab: Any) -> None:
     observation = lab.observe(lab.model(**FIELDS), lab.random(7, 9), loss="ce")
     known = Knowledge(lab.space, n=7, auxiliary=public(lab))
@@ -198,6 +201,7 @@ def test_the_recursion_is_for_equal_bare_convolutions(lab: Any, layers: tuple[La
     assert says in str(GRAPHDLG.refusal(Observation(model, params, params, "ce"), known))
 
 
+@pytest.mark.long
 def test_the_refinement_needs_no_recursion(lab: Any) -> None:
     """Another convolution and activation, and public graphs whose rows are encoded already."""
     observation = lab.observe(lab.model(**{**FIELDS, "conv": "sage", "act": "gelu"}), lab.random(7, 9), loss="ce")

@@ -120,6 +120,7 @@ def test_exact_attacks_refuse_and_say_what_still_holds(lab: Any, masked: bool) -
     assert model.masks_input == masked and bool(model.input_taps) == (not masked)
 
 
+@pytest.mark.long
 def test_matching_through_dropout_beats_matching_that_ignores_it(lab: Any) -> None:
     model, graphs = model_of(lab, RATE), [lab.random(6, seed) for seed in range(8)]
     keys = list(jax.random.split(jax.random.key(7), 8))

@@ -62,10 +62,12 @@ def least_errors() -> list[float]:
     return deviations
 
 
+@pytest.mark.long
 def test_a_graphsage_target_comes_back() -> None:
     assert len(found := errors("sage")) == 2 and max(found) < 0.1
 
 
+@pytest.mark.long
 def test_a_gcn_target_is_hidden_among_its_neighbours() -> None:
     """No attack is nearer than the best estimate, which knows more; one that were would have seen the truth."""
     assert np.mean(errors("gcn")) > 0.9 * np.mean(least_errors()) > 0.5

@@ -52,6 +52,7 @@ def test_steps_that_see_some_graphs_each_and_very_many_are_taken_for_one_gradien
     assert pose(seen, known, infer=False, replay="none")[0].local is None
 
 
+@pytest.mark.long
 def test_a_search_compares_what_the_option_says(lab: Any) -> None:
     """Whose features and edges are known: what is left is the reading of the update."""
     graph, model = lab.path([0, 1, 2]), lab.model(hidden=16)

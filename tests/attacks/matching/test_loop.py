@@ -45,6 +45,7 @@ def many(recipe: Any, clients: Any, **more: Any) -> Any:
     return loop.invert_many(recipe, seen, known, keys=keys, budget=more.pop("budget", LONG), **more)
 
 
+@pytest.mark.long
 def test_side_by_side_as_one_by_one_and_without_new_shapes(clients: Any) -> None:
     together = many(QUICK, clients)
     before = compilations_of_the_loop()
@@ -130,6 +131,7 @@ def test_numbers_that_stop_being_finite_end_a_restart(clients: Any) -> None:
 
 
 @pytest.mark.parametrize("optimiser", ["adam", pytest.param("signed_adam", marks=pytest.mark.slow), "lbfgs"])
+@pytest.mark.long
 def test_every_optimiser_comes_closer(clients: Any, optimiser: str) -> None:
     rate = {} if optimiser == "lbfgs" else {"lr": 0.05}
     recipe = configured(WITH_LABELS, {"steps": 50, "optimiser": optimiser, **rate})

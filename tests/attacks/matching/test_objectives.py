@@ -161,6 +161,7 @@ def test_derivatives_are_finite_at_the_edge_of_the_domain(lab: Any, conv: str) -
                 assert all(np.isfinite(leaf).all() for leaf in found), (graph.n, height)
 
 
+@pytest.mark.long
 def test_a_rounded_answer_is_compared_with_a_clipped_update_by_direction(lab: Any) -> None:
     """DLG searches for labels, which absorb the clipping until they are rounded to a class."""
     graph, model = lab.path([0, 1, 2]), lab.model(hidden=16, readout_widths=(8,))
@@ -183,6 +184,7 @@ def test_a_rounded_answer_is_compared_with_a_clipped_update_by_direction(lab: An
         pytest.param("clip:{half}+prune:0.9", "cosine", marks=pytest.mark.slow),  # cosines see no length
     ],
 )
+@pytest.mark.long
 def test_the_truth_explains_a_pruned_update(lab: Any, defense: str, objective: str) -> None:
     graph, model = lab.path([0, 1, 2]), lab.model(hidden=16, readout_widths=(8,))
     length = float(np.linalg.norm(ravel_pytree(lab.observe(model, graph).update)[0]))
@@ -198,6 +200,7 @@ def test_the_truth_explains_a_pruned_update(lab: Any, defense: str, objective: s
     assert blind.gradient_distance is not None and blind.gradient_distance > 0.1
 
 
+@pytest.mark.long
 def test_attention_vectors_of_many_heads_are_no_kernels(lab: Any) -> None:
     """Their gradients are matrices too, and stay as they are."""
     graph = lab.path([0, 1, 2])

@@ -37,6 +37,7 @@ def posed() -> tuple[Setting, Problem, Any]:
     return setting, problem, Guess(jnp.asarray(nodes), jnp.asarray(edges), problem.labels)
 
 
+@pytest.mark.long
 def test_the_start_has_public_frequencies_and_gradients_of_a_clients_length(
     posed: tuple[Setting, Problem, Any],
 ) -> None:

@@ -301,6 +301,7 @@ def test_few_prefixes_and_tail_rows_go_through_fine_tiles(
 
 
 @pytest.mark.parametrize("fine", [0, 64])
+@pytest.mark.long
 def test_an_accelerator_takes_a_slice_of_the_tail_at_a_time(
     fine: int, stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch
 ) -> None:

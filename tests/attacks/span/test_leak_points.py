@@ -71,6 +71,7 @@ def blocks_of(graph: Graph) -> tuple[Nodes, list[tuple[int, tuple[int, ...]]]]:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.long
 def test_every_gradient_is_made_of_the_rows_of_true_blocks(name: str) -> None:
     stack, more = MODELS[name]
     model = GNN(SPACE.width, stack, HEAD, **more)
@@ -122,6 +123,7 @@ def test_all_maps_of_nodes_own_rows_are_one_check(layer: Layer, columns: int, si
     assert ("singular" in node.condition) is singular
 
 
+@pytest.mark.long
 def test_returned_statistics_show_the_mean_of_the_rows_before_a_norm() -> None:
     """The gradient hides it: what comes in and what leaves a map before the norm adds up to zero."""
     norm = BatchNorm(training=True)

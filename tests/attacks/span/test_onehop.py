@@ -67,6 +67,7 @@ def test_what_the_clock_left_out_is_listed(monkeypatch: pytest.MonkeyPatch) -> N
     assert search(observation, nodes, check, limits=FEW).unsearched
 
 
+@pytest.mark.long
 def test_one_sided_blocks_are_kept_where_true_ones_fail() -> None:
     """A singular adjacency pushes some true rows out of the span: their neighbours' blocks have no partner."""
     graph, observation, nodes, check = seen("CNC(=O)ON=CC(C)(C)S(C)=O")

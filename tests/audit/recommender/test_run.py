@@ -33,6 +33,7 @@ def test_open_training_is_at_least_as_good_as_offsets_with_neighbours_from_three
 
 
 @pytest.mark.parametrize("method", ["bias", "fcf", "fedmf"])
+@pytest.mark.long
 def test_every_method_stands_beside_offsets(method: str) -> None:
     specification = RecommenderSpecification(method=method, epochs=3)
     setup = prepare(specification)
@@ -45,6 +46,7 @@ def test_every_method_stands_beside_offsets(method: str) -> None:
         assert np.isfinite(learnt.test)
 
 
+@pytest.mark.long
 def test_a_protected_run_starts_from_nothing_and_states_both_epsilons() -> None:
     setup = prepare(FEDGNN)
     assert not warm(FEDGNN, setup) and warm(QUICK, prepare(QUICK))
@@ -78,6 +80,7 @@ def test_the_ladder_has_each_part_alone() -> None:
     assert rungs == [OPEN, Protection(7), Protection(0, noise), Protection(7, noise)]
 
 
+@pytest.mark.long
 def test_leaks_beside_guesses() -> None:
     specification = dataclasses.replace(QUICK, pseudo=20, attack=True)
     events = list(run(specification, prepare(specification)))

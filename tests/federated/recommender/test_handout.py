@@ -34,6 +34,7 @@ def test_the_client_keeps_those_it_met_most() -> None:
     assert nearest(Neighbours(np.arange(4), np.zeros((3, 2), np.float32), index), 2).tolist() == [2, 1]
 
 
+@pytest.mark.long
 def test_training_is_that_with_the_same_neighbours_in_the_clear(made: Ratings, model: Recommender) -> None:
     everyone = made.n_users - 1  # so many that both expansions find the same ones
     plan = RecommenderPlan(epochs=2, clients=20, optimiser="adam", rate=0.02, expand_at=0)

@@ -70,6 +70,7 @@ def test_every_molecule_is_in_its_list_and_the_batch_has_the_gradient(found: Rec
         assert member.graphs[0] is graph and graph.y is not None
 
 
+@pytest.mark.long
 def test_graphs_behind_a_readout_a_node_are_told_apart_by_weights() -> None:
     """GRAIN's own model."""
     model = standard(DATA.space.width, hidden=64)
@@ -167,6 +168,7 @@ def explained(found: Reconstruction) -> set[tuple[Form, ...]]:
     ("batches", "size"),
     [(3, 2), (3, 3), pytest.param(200, 2, marks=pytest.mark.slow), pytest.param(200, 3, marks=pytest.mark.slow)],
 )
+@pytest.mark.long
 def test_the_certified_set_of_batches_is_that_of_brute_force(batches: int, size: int) -> None:
     """Pairs and triples of all graphs of up to four nodes of two kinds, under one set of weights."""
     space, rng = typed(2), np.random.default_rng(0)
@@ -204,6 +206,7 @@ def test_the_number_of_graphs_is_read_off_where_nobody_says_it(places: tuple[int
     assert all(m.certificate is not None and FEWEST in m.certificate.conditions for m in found.members)
 
 
+@pytest.mark.long
 def test_a_number_that_nothing_confirms_is_no_answer() -> None:
     """Two steps' worth of update, not the mean of any graphs: no certificate, and the number is said to be unknown."""
     model = model_of(64, DATA.space.width, 64, 2)

@@ -90,6 +90,7 @@ def true_levels(problem: CensusProblem, graph: Graph) -> tuple[Levels, np.ndarra
         pytest.param("nodes", LocalTraining(0.01, 5), marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.long
 def test_molecules_come_back_and_training_on_all_confirms_them(
     readout: str, local: LocalTraining, tmp_path: Path
 ) -> None:

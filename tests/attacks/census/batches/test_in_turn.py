@@ -185,6 +185,7 @@ def test_the_order_matters_to_what_is_trained_again(lab: Any) -> None:
     assert replayed(seen, lab.space, some) < 1e-6 < MATCH < replayed(seen, lab.space, some[::-1])
 
 
+@pytest.mark.long
 def test_nothing_is_certified_of_graphs_that_the_others_do_not_confirm(
     lab: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +238,7 @@ def returned_pooled(lab: Any, some: list[Graph], fields: dict[str, Any], **train
         ),
     ],
 )
+@pytest.mark.long
 def test_graphs_come_back_behind_pooling(
     labels: tuple[int, ...], fields: dict[str, Any], training: dict[str, Any], lab: Any
 ) -> None:

@@ -78,6 +78,7 @@ def test_every_graph_of_a_batch_is_counted(lab: Any, readout: str, loss: str) ->
     assert all(share.only and share.copies == 1 for share in shares)
 
 
+@pytest.mark.long
 def test_the_model_says_how_many_graphs_share_a_factor(lab: Any) -> None:
     """Factors of equal graphs add up; of a batch that is said to be of five all are 5/3 of the model's: no graph's."""
     graphs = [lab.random(8, 5), lab.random(8, 6), lab.random(8, 5)]
