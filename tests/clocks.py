@@ -18,20 +18,16 @@ class Held(Clock):
         return self
 
 
-class Looks(Clock):
-    """A clock that ends after so many looks at it as it has seconds."""
+class Ticking(Clock):
+    """A clock that every look moves on by a second."""
 
-    looks = 0
+    ticks = 0
 
     @property
-    def left(self) -> float:
-        """The looks that are left."""
-        object.__setattr__(self, "looks", self.looks + 1)
-        return self.seconds - self.looks
-
-    def part(self, share: float) -> Clock:
-        """Of looks no part is taken."""
-        return self
+    def elapsed(self) -> float:
+        """The looks at it, this one too."""
+        object.__setattr__(self, "ticks", self.ticks + 1)
+        return float(self.ticks)
 
 
 HELD = Held(0.0, 0.5)

@@ -182,19 +182,8 @@ def main(folder: str) -> None:
     jobs, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # pytest's own words
     _computing(allowed=False)
-    options = [
-        "-q",
-        "-n",
-        "0",
-        "-W",
-        "ignore",
-        "-m",
-        "not slow",
-        "-p",
-        "no:cacheprovider",
-        "--continue-on-collection-errors",
-    ]
-    pytest.main([*options, folder], plugins=[Server(jobs, answers)])
+    options = ["-q", "-n0", "-Wignore", "-m", "not slow", "-p", "no:cacheprovider"]
+    pytest.main([*options, "--continue-on-collection-errors", folder], plugins=[Server(jobs, answers)])
 
 
 if __name__ == "__main__":

@@ -386,4 +386,4 @@ def combinations(space: FeatureSpace) -> float:
 def _unique(field: str, names: Sequence[str]) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise ValueError(f"{field}: names must be unique, {', '.join(map(repr, twice))} stands there twice")
+        raise ValueError(f"{field}: names must be unique; repeated: {', '.join(map(repr, twice))}")

@@ -87,7 +87,7 @@ def test_the_tables_of_embeddings_are_sizes(tmp_path: Path) -> None:
         ({"features": [{"name": "a", "kind": "real", "values": [1]}]}, "a real feature has no 'values'"),
         ({"features": [{"name": "a", "values": [1], "determined_by": 3}]}, "'determined_by' must be the name"),
         ({"features": [{"name": "a", "values": [1], "mapping": "0"}]}, "'a': 'mapping': expected a list, got '0'"),
-        ({"features": [{"name": "a", "kind": "real"}] * 2, "degree": None}, "names must be unique, 'a' stands"),
+        ({"features": [{"name": "a", "kind": "real"}] * 2, "degree": None}, "names must be unique; repeated: 'a'"),
         ({"degree": "size"}, "degree: 'size' must name a one-hot or number feature"),
         ({"degree": 3}, "'degree' must be the name of a feature"),
         ({"mean": [0.0], "std": [1.0]}, r"mean: must be finite with shape \(10,\)"),

@@ -35,7 +35,7 @@ from jgleak.features import FeatureSpace, binary, onehot
 from jgleak.federated import Knowledge, LocalTraining, fedavg, fedsgd
 from jgleak.gnn import standard
 from jgleak.graph import Graph
-from tests.clocks import Looks
+from tests.clocks import Ticking
 
 from .brute import small_graphs
 
@@ -212,13 +212,13 @@ def test_the_screen_ends_with_the_time_and_the_set_is_open_then(star: Graph, mon
     """Behind noise every graph is differentiated. Time that ends in the last comparison leaves graphs out as well."""
     problem = CensusProblem.of(observed(ALIKE, star), Knowledge(ALIKE, n=6, noise=1e-9))
     graphs = [star, equal_nodes(nx.path_graph(6)), star]
-    assert [len(passing(problem, graphs, 6, Looks(0.0, looks + 0.5))) for looks in (0, 1, 2, 3)] == [0, 1, 1, 2]
-    nodes, clock = CensusCandidates(problem, FOREVER, Budget(time_limit=60)).start.nodes, Looks(0.0, 1e6)
+    assert [len(passing(problem, graphs, 6, Ticking(0.0, looks + 0.5))) for looks in (0, 1, 2, 3)] == [0, 1, 1, 2]
+    nodes, clock = CensusCandidates(problem, FOREVER, Budget(time_limit=60)).start.nodes, Ticking(0.0, 1e6)
     monkeypatch.setattr(module, "_batches", lambda *_: iter([[star]]))
     assert enumerated(problem, nodes, None, clock).exhausted
 
     def compared(*_: Any) -> list[ExplainingGraph]:
-        object.__setattr__(clock, "looks", 1e6)
+        object.__setattr__(clock, "ticks", 10**6)
         return []
 
     monkeypatch.setattr(module, "passing", compared)

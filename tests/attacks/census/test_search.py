@@ -14,7 +14,6 @@ import pytest
 from models import flat, some_params
 
 from jgleak import Budget, Knowledge, get_attack
-from jgleak.attacks.attack import Clock
 from jgleak.attacks.census import search
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph, Growing
 from jgleak.attacks.census.growth import Assembly
@@ -32,6 +31,7 @@ from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.gnn import GNN
 from jgleak.gnn.tree import over
 from jgleak.graph import Graph, GraphBatch
+from tests.clocks import Ticking
 
 KINDS, MOST = 2, 4
 SPACE = FeatureSpace((onehot("kind", range(KINDS)),)).fit([np.array([[0], [0], [1]])])
@@ -221,16 +221,6 @@ def test_graphs_are_searched_among_the_numbers_of_nodes_that_are_tried_first(
     assert info == {"rounds": 2, "censuses": 0, "partials": 0}
     none = Nodes(codes[:0], SPACE.encode(codes[:0]), degrees[:0])
     assert search.searched(problem, none, Budget(time_limit=60).start())[0] is None and len(asked) == 1
-
-
-class Ticking(Clock):
-    """A clock that every look moves on by a second."""
-
-    @property
-    def elapsed(self) -> float:
-        ticks = vars(self).setdefault("ticks", [])
-        ticks.append(1)
-        return float(len(ticks))
 
 
 @pytest.mark.parametrize(

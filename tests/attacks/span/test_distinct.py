@@ -20,6 +20,7 @@ from jgleak.attacks.span.ranges import Unsearched
 from jgleak.attacks.span.settings import LIMITS
 from jgleak.federated import Observation
 from tests.clocks import HELD as FOREVER
+from tests.clocks import Ticking
 
 
 def board(degrees: tuple[int, ...], settled: dict[int, frozenset[int]]) -> Board:
@@ -45,23 +46,11 @@ def test_open_nodes_are_joined_in_every_way_that_their_degrees_allow(degrees: tu
     assert set(found) == simple_graphs(degrees) and len(found) == len(set(found)), "each once"
 
 
-class _Readings(Clock):
-    """A clock of a hundred readings."""
-
-    @property
-    def left(self) -> float:
-        asked.append(len(asked))
-        return 100.0 - len(asked)
-
-
-asked: list[int] = []
-
-
 def test_a_search_without_any_completion_ends_with_the_clock() -> None:
     """Degrees of an odd sum: no graph has them, and the ways to see that are many."""
-    asked.clear()
-    assert list(completions(board((5, 5, 5, *[1] * 16), {}), _Readings(0.0, 1.0))) == [set()]
-    assert 100 <= len(asked) < 130
+    clock = Ticking(0.0, 100.0)
+    assert list(completions(board((5, 5, 5, *[1] * 16), {}), clock)) == [set()]
+    assert 100 <= clock.ticks < 130
 
 
 def test_settled_neighbourhoods_are_kept() -> None:

@@ -30,6 +30,7 @@ from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn.activation import activation
 from tests.clocks import HELD as FOREVER
+from tests.clocks import Ticking
 
 WIDTH, TABLE, NODES, BATCH = 12, 7, 16, 128
 DEGREES = np.array([3, 1, 2, 3, 2, 4, 1])
@@ -533,17 +534,6 @@ def test_a_late_clock_leaves_everything(stars: Callable[..., Stars], monkeypatch
         assert found.unsearched == (whole(0, THREE), whole(3, TWO)) and not found.complete
 
 
-class Countdown(Clock):
-    """A clock that ends after some looks at it."""
-
-    looks = 0
-
-    @property
-    def left(self) -> float:
-        object.__setattr__(self, "looks", self.looks + 1)
-        return self.seconds - self.looks
-
-
 @pytest.mark.parametrize("view", ["state", "aggregate"])
 def test_what_a_clock_leaves_is_named(view: View, stars: Callable[..., Stars]) -> None:
     """Even where it ends between two looks at a full buffer (every aggregate row passes)."""
@@ -552,7 +542,7 @@ def test_what_a_clock_leaves_is_named(view: View, stars: Callable[..., Stars]) -
     expected = table.passing([(0, THREE)], check)
     search, numbers = table.filter(check), []
     for looks in range(2, 8):
-        found = search.blocks([(0, THREE)], clock=Countdown(0.0, looks), budget=ALL)
+        found = search.blocks([(0, THREE)], clock=Ticking(0.0, looks), budget=ALL)
         inside = searched(THREE, found.unsearched)
         blocks = as_dict(found)
         assert blocks.keys() <= expected.keys()
