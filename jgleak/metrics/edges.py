@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 from jgleak.metrics.alignment import align, symmetric
+from jgleak.metrics.ranking import average_precision, roc_auc
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +95,6 @@ def edge_scores(
 
 
 def _score(known: Bool[np.ndarray, "N N"], soft: Float[np.ndarray, "N N"], cut: float) -> EdgeScore:
-    from sklearn.metrics import average_precision_score, roc_auc_score  # here, since the import takes .4 s
-
     upper = np.triu_indices(len(known), k=1)
     truth, entries = known[upper], soft[upper]
     if truth.size == 0:
@@ -109,6 +108,6 @@ def _score(known: Bool[np.ndarray, "N N"], soft: Float[np.ndarray, "N N"], cut: 
         mse=float(np.mean((truth - entries) ** 2)),
         mae=float(np.mean(np.abs(truth - entries))),
         mae_thresholded=float(wrong),
-        auc=float(roc_auc_score(truth, entries)) if 0 < truth.sum() < truth.size else np.nan,
-        ap=float(average_precision_score(truth, entries)) if truth.any() else np.nan,
+        auc=roc_auc(entries[truth], entries[~truth]),
+        ap=average_precision(entries[truth], entries[~truth]),
     )

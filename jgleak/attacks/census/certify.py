@@ -63,6 +63,8 @@ def certify(problem: CensusProblem, assumed: Sequence[str], found: AnonymitySet,
 def _ranked(problem: CensusProblem, found: AnonymitySet, clock: Clock) -> list[int]:
     """The places of a set's graphs, best first."""
     knowledge, graphs = problem.knowledge, [one.graph for one in found.graphs]
+    if len(graphs) == 1:
+        return [0]
     prior = PRIORS[resolved(knowledge.prior, knowledge.space)]
     scores = prior.scores(graphs, knowledge.space, problem.limits.bond_orders, clock)
     if knowledge.auxiliary:
