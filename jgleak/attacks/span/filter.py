@@ -102,11 +102,11 @@ class BlockFilter:
     ) -> None:
         self.layer, self.weights, self.checks, self.distinct = layer, weights, tuple(checks), distinct
         self.classes = classes
-        self.fixed = np.zeros((rows.shape[0], 0)) if fixed is None else np.asarray(fixed, np.float64)
+        self.fixed = np.zeros((len(rows), 0)) if fixed is None else np.asarray(fixed, np.float64)
         self.mesh = mesh or local_mesh()
         self.cheap = next((c for c in self.checks if layer.columnwise(c.view)), None)
         self.views: tuple[View, ...] = tuple(dict.fromkeys(["state", *(c.view for c in self.checks)]))
-        size = kernels.padded(classes * rows.shape[0], TABLES)
+        size = kernels.padded(classes * len(rows), TABLES)
         padded = kernels.fill(np.repeat(np.asarray(rows, np.float64), classes, axis=0), size)
         along = (np.arange(size) % classes).astype(np.int32)
         with jax.enable_x64(True):
@@ -216,11 +216,8 @@ class BlockFilter:
         states = np.zeros((number, self.layer.features))
         for start in range(0, number, CONFIRM):
             part = slice(start, start + CONFIRM)
-            around = np.full((len(neighbours[part]), max(map(len, neighbours[part]))), -1)
-            for row, members in zip(around, neighbours[part], strict=True):
-                row[: len(members)] = members
             with jax.enable_x64(True):
-                rows = self._embed(at[part], around, CONFIRM, self.weights64, self.embedded64)
+                rows = self._embed(at[part], _rows(neighbours[part]), CONFIRM, self.weights64, self.embedded64)
             states[part] = rows["state"]
             for i, check in enumerate(self.checks):
                 found = check.distances(self.fixed[at[part], : check.fixed], rows[check.view])
@@ -236,15 +233,12 @@ class BlockFilter:
         """The candidates' own rows (of a convolution that sends them as they are), or their mixed ones, in float64."""
         if which == "own":
             return self.rows64.sent[self.classes * centres]
-        widest = max(map(len, neighbours), default=0)
-        rows = [np.zeros((0, self.rows64.sent.shape[1]))]
+        rows = [self.rows64.sent[:0]]
         for start in range(0, centres.size, CONFIRM):
             part = slice(start, start + CONFIRM)
-            around = np.full((centres[part].size, widest), -1)
-            for row, members in zip(around, neighbours[part], strict=True):
-                row[: len(members)] = members
             with jax.enable_x64(True):
-                found = self._embed(centres[part], around, CONFIRM, self.weights64, self.embedded64, ("aggregate",))
+                near = centres[part], _rows(neighbours[part])
+                found = self._embed(*near, CONFIRM, self.weights64, self.embedded64, ("aggregate",))
             rows.append(found["aggregate"])
         return np.concatenate(rows)
 
@@ -259,11 +253,19 @@ class BlockFilter:
     ) -> dict[View, Float[np.ndarray, "B _D"]]:
         """Every view's rows, or those of some views; ``size`` and a width from ``WIDTHS`` are the compiled shape."""
         width = kernels.padded(neighbours.shape[1], WIDTHS)
-        around = kernels.fill(kernels.fill(neighbours, width, axis=1, value=-1), size, value=-1).astype(np.int32)
+        around = kernels.fill(kernels.fill(neighbours, width, axis=1, value=-1), size).astype(np.int32)
         at = self.classes * kernels.fill(centres, size).astype(np.int32)
         views = self.views if views is None else views
         found = kernels.embed(self.layer, views, weights, *table, at, around)
         return {view: np.asarray(rows)[: centres.size] for view, rows in zip(views, found, strict=True)}
+
+
+def _rows(neighbours: Sequence[Sequence[int]]) -> Int[np.ndarray, "B k"]:
+    """A row a candidate, filled up with -1."""
+    rows = np.full((len(neighbours), max(map(len, neighbours))), -1)
+    for row, members in zip(rows, neighbours, strict=True):
+        row[: len(members)] = members
+    return rows
 
 
 @cache

@@ -138,7 +138,7 @@ class RoundingMargin:
         self, rest: Float[np.ndarray, " k"], along: Float[np.ndarray, "k r"], length: Float[np.ndarray, " k"]
     ) -> Float[np.ndarray, " k"]:
         """Relative to the row's length (0 inside, at most 1)."""
-        return np.where(length > 0, rest / np.where(length > 0, length, 1.0), 1.0)
+        return np.divide(rest, length, out=np.ones_like(rest), where=length > 0)
 
     def bound(self, basis: Float[np.ndarray, "C r"], values: Float[np.ndarray, " r"], vectors: int) -> float:
         """A row's length is at most its chosen coordinates' by the smallest singular value of the basis on them."""
@@ -205,8 +205,8 @@ class NoiseMargin:
     ) -> Float[np.ndarray, " k"]:
         """In units of what the row is allowed, times ``tolerance``, so that the same comparison decides."""
         allowed = np.hypot(self.share * length, np.linalg.norm(along * self.spread, axis=1))
-        far = self.tolerance * rest / np.where(length > 0, allowed, 1.0)
-        return np.where(length > 0, far, 1.0 + self.tolerance)
+        far = np.full_like(rest, 1.0 + self.tolerance)
+        return np.divide(self.tolerance * rest, allowed, out=far, where=length > 0)
 
     def bound(self, basis: Float[np.ndarray, "C r"], values: Float[np.ndarray, " r"], vectors: int) -> float:
         """What noise leaves of a true row.

@@ -90,7 +90,7 @@ class Cut(NamedTuple):
             return Cut(*FINE, FINE_REACH, RANGE) if fine else Cut(*TILE, REACH, RANGE)
         wide = min(kernels.padded(tail_rows, WIDE), kernels.padded(tail_rows, TAILS), WIDE[-1])
         reach = FINE_REACH if fine else LONG_REACH
-        return Cut(min(max(CELLS // wide, 1), reach), wide, reach, LONG_RANGE)
+        return Cut(min(CELLS // wide, reach), wide, reach, LONG_RANGE)
 
 
 class _Work(NamedTuple):
@@ -145,8 +145,8 @@ class CentreSearch:
             if run is None or clock.left <= 0 or number > most:
                 left.append(self._unsearched((0, stop), tails))
                 continue
-            cut, call = self._cut(tails[1] - start), run(slice(*tails))
-            waiting = deque(_ranges(stop, tails[1] - start, self.mesh.size, cut))
+            cut = Cut.of(tails[1] - start, fine=self.fine, accelerator=accelerated(self.mesh))
+            call, waiting = run(slice(*tails), cut), deque(_ranges(stop, tails[1] - start, self.mesh.size, cut))
             flying: deque[tuple[list[_Work], tuple[Array, Array]]] = deque()
             while (waiting or flying) and clock.left > 0 and number <= most:
                 while waiting and len(flying) < AHEAD:
@@ -172,20 +172,17 @@ class CentreSearch:
         prefix, tail = prefix[order], tail[order]
         return np.c_[self.plan.prefix(prefix)[0], self.plan.tail[tail]], [part for part in left if part.size]
 
-    def _cut(self, tail_rows: int) -> Cut:
-        return Cut.of(tail_rows, fine=self.fine, accelerator=accelerated(self.mesh))
-
     def _unsearched(self, prefixes: tuple[int, int], tails: tuple[int, int]) -> Unsearched:
         return Unsearched(self.centre, prefixes, tails, self.plan.ordered(prefixes, tails))
 
-    def _scanner(self) -> Callable[[slice], Callable[[list[_Work]], tuple[Array, Array]]]:
-        """``kernels.scan`` with everything but the tail rows and, then, the ranges; tables travel once."""
+    def _scanner(self) -> Callable[[slice, Cut], Callable[[list[_Work]], tuple[Array, Array]]]:
+        """``kernels.scan`` with everything but the tail rows, how they are cut and, then, the ranges; tables travel
+        once."""
         check, plan, members = self.check, self.plan, self.plan.members
         size = kernels.padded(members.size, TABLES)
-        blank = size + 1
         columns = kernels.padded(check.columns.size, COLUMNS[self.fine :])
-        scaled = self.fixed * check.fixed_scale if check.fixed else np.zeros(0)
-        residual = scaled @ check.fixed_null if check.fixed else np.zeros(check.row_null.shape[1])
+        scaled = self.fixed[: check.fixed] * check.fixed_scale
+        residual = scaled @ check.fixed_null
         vectors = residual.size
         if plan.prefix_count * plan.tail.shape[0] <= FEW:
             vectors = kernels.padded(vectors, VECTORS)
@@ -201,19 +198,17 @@ class CentreSearch:
         chosen = kernels.fill(members, size)
         around = source[self.centre], self.rows.degrees[self.centre], source[chosen], self.rows.degrees[chosen]
         table = kernels.table(self.layer, check.view, self.weights, *around, probe[0])
-        place = np.zeros(members.max(initial=0) + 1, np.int32)
-        place[members] = np.arange(1, members.size + 1)
         shared = self._placed((self.weights, kernels.Probe(*probe), table, _padded(plan.places, members)))
 
-        def tail_of(tails: slice) -> Callable[[list[_Work]], tuple[Array, Array]]:
+        def tail_of(tails: slice, cut: Cut) -> Callable[[list[_Work]], tuple[Array, Array]]:
             part = plan.tail[tails]
             length = kernels.padded(part.shape[0], TAILS)
-            rows = np.full((kernels.padded(part.shape[1], PLACES), length), blank, np.int32)
-            rows[: part.shape[1], : part.shape[0]] = place[part].T
+            rows = np.zeros((kernels.padded(part.shape[1], PLACES), length), np.int32)
+            rows[: part.shape[1], : part.shape[0]] = np.searchsorted(members, part.T) + 1
             first = kernels.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
             sums = kernels.tail_sums(shared[2], rows, np.int32(part.shape[1]))
             parts = sums, first, np.int32(part.shape[0]), np.int32(plan.strict)
-            tail, cut = kernels.Tail(*self._placed(parts)), self._cut(part.shape[0])
+            tail = kernels.Tail(*self._placed(parts))
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
                 work = kernels.fill(np.array(lanes, np.int32), self.mesh.size)
@@ -239,8 +234,8 @@ def accelerated(mesh: Mesh) -> bool:
 
 def _ranges(stop: int, tail_rows: int, devices: int, cut: Cut) -> Iterator[_Work]:
     """Prefixes 0 to ``stop`` in ranges of bounded work, of whole tiles, that keep all devices busy."""
-    size = min(max(cut.most // tail_rows, 1), max(stop // devices, 1), cut.reach)
-    size = -(-size // cut.high) * cut.high
+    size = min(cut.most // tail_rows, stop // devices, cut.reach)
+    size = max(-(-size // cut.high), 1) * cut.high
     for first in range(0, stop, size):
         yield _Work(first, min(size, stop - first))
 
@@ -251,5 +246,5 @@ def _padded(places: Digits, members: Int[np.ndarray, " U"]) -> Digits:
     entries = [kernels.fill(part, width, value=int(i < 2)) for i, part in enumerate(places[:6])]
     options = kernels.fill(np.searchsorted(members, places.options) + 1, kernels.padded(places.options.size, TABLES))
     table = kernels.fill(places.binomials, width + 1)
-    table = kernels.fill(table, kernels.padded(table.shape[1], TABLES) + max(PLACES), axis=1, value=LARGEST)
+    table = kernels.fill(table, kernels.padded(table.shape[1], TABLES), axis=1, value=LARGEST)
     return Digits(*(np.asarray(part, np.int32) for part in (*entries, options, table)))

@@ -90,7 +90,7 @@ def completed(
         members = [blocks[part][1][i - starts[part]].tolist() for part, i in places]
         states = search.confirm(centres, members)[2] / subspace.scale
         outside = _unit(states - (states @ subspace.basis) @ subspace.basis.T)
-        _, values, across = linalg.svd(outside, full_matrices=False)
+        _, values, across = linalg.svd(outside)
         if values[1] <= allowed.same_direction * values[0]:  # parallel as a whole, not on a few null vectors alone
             basis = linalg.qr(np.c_[subspace.basis, across[0]], mode="economic")[0]
             margin = subspace.margin.loosened(allowed.completed_margin)
@@ -142,9 +142,8 @@ def _listed(requests: Sequence[Request], most: int) -> Iterator[tuple[int, Int[n
 
 def _unit(rows: Float[np.ndarray, "S k"]) -> Float[np.ndarray, "S k"]:
     """Directions without a sign: of length 1, the largest entry positive."""
-    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
-    return rows * np.sign(largest)
+    return rows / np.copysign(np.linalg.norm(rows, axis=1, keepdims=True), largest)
 
 
 def _shared(

@@ -6,8 +6,8 @@ import dataclasses
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations, combinations_with_replacement, product
+from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import jax
@@ -15,181 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array
-from models import flat
 
-from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span import combinations as planning
 from jgleak.attacks.span import filter as filtering
 from jgleak.attacks.span import ranges
-from jgleak.attacks.span.check import SpanCheck
-from jgleak.attacks.span.combinations import Neighbourhoods, Slot, neighbourhoods
-from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
+from jgleak.attacks.span.combinations import Slot
+from jgleak.attacks.span.filter import BlockFilter, Request
 from jgleak.attacks.span.leak_points import View
-from jgleak.attacks.span.ranges import Unsearched
-from jgleak.attacks.span.settings import SpanLimits
-from jgleak.attacks.span.subspace import Subspace
-from jgleak.gnn.activation import activation
 from tests.clocks import HELD as FOREVER
-from tests.clocks import Ticking
 
-WIDTH, TABLE, NODES, BATCH = 12, 7, 16, 128
-DEGREES = np.array([3, 1, 2, 3, 2, 4, 1])
-ALL = Budget(time_limit=1e6)
-THREE = [Slot(np.arange(TABLE), 3)]
-TWO = [Slot(np.array([1, 2, 4]), 2), Slot(np.array([0, 3, 5, 6]), 1)]
+from .stars import ALL, DEGREES, TABLE, THREE, TWO, Stars, agree, as_dict, assert_same, listed, plan_of, some, whole
 
-Block = tuple[int, tuple[int, ...]]
-
-
-class Stars:
-    """A layer of a model, a table of rows, and what the layer makes of any neighbourhood, densely and in float64."""
-
-    def __init__(self, lab: Any, conv: str, layer: int = 0) -> None:
-        self.model, self.number = flat(in_features=WIDTH, conv=conv, hidden=24, bias=True), layer
-        self.params = lab.params(self.model)
-        self.layer: Any = self.model.layers[layer]
-        self.rows = np.random.default_rng(3).normal(size=(TABLE, WIDTH if layer == 0 else 24))
-        weights = jax.tree.map(lambda w: w.astype(np.float64), self.params[f"layers_{layer}"]["conv"])
-
-        def one(rows: Array, adjacency: Array, mask: Array) -> dict[View, Array]:
-            out: dict[View, Array] = {"state": self.layer.by({"conv": weights}, "__call__", rows, adjacency, mask)}
-            degrees = adjacency.sum(axis=1)
-            if conv == "gcn":
-                looped = (adjacency + jnp.diag(mask.astype(float))) / jnp.sqrt(jnp.outer(degrees + 1, degrees + 1))
-                out["aggregate"] = looped @ rows
-            if conv == "sage":
-                out["aggregate"] = adjacency @ rows / jnp.maximum(degrees, 1)[:, None]
-            if conv == "gin":
-                out["aggregate"] = rows + adjacency @ rows
-                out["hidden"] = activation(self.layer.conv.inner)(
-                    out["aggregate"] @ weights["kernel"] + weights["inner_bias"]
-                )
-            return {view: values[0] for view, values in out.items()}
-
-        self.dense = jax.jit(jax.vmap(one))
-
-    def views(self, centre: int, arounds: Sequence[tuple[int, ...]]) -> dict[View, np.ndarray]:
-        """Every view's row of a centre in each neighbourhood."""
-        parts = []
-        for start in range(0, len(arounds), BATCH):
-            part = arounds[start : start + BATCH]
-            with jax.enable_x64(True):
-                found = self.dense(*self.graphs(centre, part))
-            parts.append({view: np.asarray(rows)[: len(part)] for view, rows in found.items()})
-        return {view: np.concatenate([part[view] for part in parts]) for view in parts[0]}
-
-    def graphs(self, centre: int, arounds: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, ...]:
-        """Neighbours get leaves of an arbitrary kind until they have their degree."""
-        rows, adjacency = np.zeros((BATCH, NODES, self.rows.shape[1])), np.zeros((BATCH, NODES, NODES))
-        mask = np.zeros((BATCH, NODES), bool)
-        for i, around in enumerate(arounds):
-            members = [centre, *around]
-            pairs = [(0, k) for k in range(1, len(members))]
-            for place, member in enumerate(around, start=1):
-                for _ in range(DEGREES[member] - 1):
-                    members.append(0)
-                    pairs.append((place, len(members) - 1))
-            rows[i, : len(members)] = self.rows[members]
-            mask[i, : len(members)] = True
-            for u, v in pairs:
-                adjacency[i, u, v] = adjacency[i, v, u] = 1.0
-        return rows, adjacency, mask
-
-    def check(self, blocks: Sequence[Block], view: View = "state", fixed: np.ndarray | None = None) -> SpanCheck:
-        """The span of the rows of some blocks, as a float32 gradient would show it."""
-        rows = np.concatenate([self.views(centre, [around])[view] for centre, around in blocks])
-        if fixed is not None:
-            rows = np.c_[fixed[[centre for centre, _ in blocks]], rows]
-        upstream = np.random.default_rng(5).normal(size=(rows.shape[0], 40)).astype(np.float32)
-        subspace = Subspace.of_gradient(rows.astype(np.float32).T @ upstream)
-        assert subspace.informative
-        return SpanCheck.of(subspace, view=view, fixed=0 if fixed is None else fixed.shape[1])
-
-    def filter(self, *checks: SpanCheck, **more: Any) -> BlockFilter:
-        """What is tested."""
-        return BlockFilter(*self.model.layer_at(self.params, self.number), self.rows, DEGREES, checks, **more)
-
-    def passing(
-        self, requests: Sequence[Request], *checks: SpanCheck, distinct: bool = False, fixed: np.ndarray | None = None
-    ) -> dict[Block, tuple[np.ndarray, float]]:
-        """What it should find: each block's state and distance."""
-        out = {}
-        parts = np.zeros((TABLE, 0)) if fixed is None else fixed
-        for centre, slots in requests:
-            arounds = listed(slots, distinct)
-            if not arounds:
-                continue
-            views, part = self.views(centre, arounds), np.tile(parts[centre], (len(arounds), 1))
-            distances = [check.distances(part[:, : check.fixed], views[check.view]) for check in checks]
-            inside = [d <= check.subspace.tolerance for d, check in zip(distances, checks, strict=True)]
-            for i, around in enumerate(arounds):
-                if all(passed[i] for passed in inside):
-                    out[centre, around] = views["state"][i], float(distances[0][i])
-        return out
-
-
-def listed(slots: Sequence[Slot], distinct: bool = False) -> list[tuple[int, ...]]:
-    """Every way to fill the slots, sorted inside."""
-    ways = combinations if distinct else combinations_with_replacement
-    filled = product(*(list(ways(s.options.tolist(), s.count)) for s in slots))
-    return [tuple(sorted(v for part in parts for v in part)) for parts in filled]
-
-
-def some(slots: Sequence[Slot], number: int, centre: int = 0, distinct: bool = False) -> list[Block]:
-    """Up to ``number`` blocks around a centre, evenly spaced."""
-    arounds = listed(slots, distinct)
-    return [(centre, around) for around in arounds[:: -(-len(arounds) // number)]]
-
-
-def as_dict(found: FoundBlocks) -> dict[Block, tuple[np.ndarray, float]]:
-    """Blocks, none found twice."""
-    keys = list(zip(found.centres.tolist(), found.neighbours, strict=True))
-    assert len(keys) == len(set(keys)) == found.states.shape[0] == found.distances.size
-    return dict(zip(keys, zip(found.states, found.distances.tolist(), strict=True), strict=True))
-
-
-def assert_same(found: dict[Block, Any], expected: dict[Block, Any]) -> None:
-    """The same blocks, states and distances."""
-    assert found.keys() == expected.keys()
-    for key, (state, distance) in expected.items():
-        np.testing.assert_allclose(found[key][0], state, rtol=1e-9, atol=1e-9)
-        assert found[key][1] == pytest.approx(distance, abs=1e-9)
-
-
-def agree(stars: Stars, requests: Sequence[Request], *checks: SpanCheck, **more: Any) -> int:
-    """Filter and compare with brute force; the number of blocks that pass."""
-    expected = stars.passing(requests, *checks, **more)
-    found = stars.filter(*checks, **more).blocks(requests, clock=FOREVER, budget=ALL)
-    assert found.complete
-    assert found.checked == sum(len(listed(slots, more.get("distinct", False))) for _, slots in requests)
-    assert_same(as_dict(found), expected)
-    return len(expected)
-
-
-@pytest.fixture(autouse=True)
-def tiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small enumerations go through ranges and tiles too, and fill several of them."""
-    sizes = {"TILE": (2, 8), "REACH": 8, "RANGE": 128, "FINE_REACH": 0, "SMALL": 0, "SCREEN": 32, "CONFIRM": 16}
-    shapes = {"TABLES": (16,), "COLUMNS": (12,), "TAILS": (24,), "WIDTHS": (4,), "PLACES": (4,)}
-    for name, value in (sizes | shapes).items():
-        for module in (filtering, ranges):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(ranges, "accelerated", lambda mesh: False)  # tiles are those above on any device
-    monkeypatch.setattr(planning, "LITTLE", 10)
-    monkeypatch.setattr(planning, "SPREAD", 2)
-
-
-@pytest.fixture(scope="module")
-def stars(lab: Any) -> Callable[..., Stars]:
-    made: dict[Any, Stars] = {}
-
-    def of(conv: str, layer: int = 0) -> Stars:
-        if (conv, layer) not in made:
-            made[conv, layer] = Stars(lab, conv, layer)
-        return made[conv, layer]
-
-    return of
+pytestmark = pytest.mark.usefixtures("tiled")
 
 
 @pytest.fixture
@@ -463,102 +300,6 @@ def test_without_a_check_everything_is_kept(stars: Callable[..., Stars]) -> None
     blocks = [around for _, around in as_dict(found)]
     assert sorted(blocks) == listed(THREE) and found.complete and not found.distances.any()
     np.testing.assert_allclose(found.states, table.views(0, blocks)["state"], rtol=1e-9, atol=1e-9)
-
-
-def plan_of(slots: Sequence[Slot]) -> Neighbourhoods:
-    plan = neighbourhoods(slots)
-    assert plan is not None
-    return plan
-
-
-def whole(centre: int, slots: Sequence[Slot]) -> Unsearched:
-    """Everything around a centre."""
-    plan = plan_of(slots)
-    return Unsearched(centre, (0, plan.prefix_count), (0, plan.tail.shape[0]), len(plan.all()))
-
-
-def searched(slots: Sequence[Slot], unsearched: Sequence[Unsearched]) -> set[tuple[int, ...]]:
-    """Neighbourhoods that no range names; ranges do not overlap, and say how many candidates they hold."""
-    plan = plan_of(slots)
-    rows, keys = plan.prefix(np.arange(plan.prefix_count))
-    around = {
-        (i, j): tuple(sorted([*rows[i].tolist(), *plan.tail[j].tolist()]))
-        for i, j in product(range(plan.prefix_count), range(plan.tail.shape[0]))
-        if keys[i] <= plan.tail_first[j]
-    }
-    left: set[tuple[int, int]] = set()
-    for part in unsearched:
-        pairs = set(product(range(*part.prefixes), range(*part.tails)))
-        assert part.size == len(pairs & around.keys()) and not pairs & left
-        left |= pairs
-    return {members for pair, members in around.items() if pair not in left}
-
-
-def test_a_budget_of_candidates_is_spent_on_the_first_prefixes(stars: Callable[..., Stars]) -> None:
-    """Seven prefixes with 28, 21, 15, 10, 6, 3 and 1 candidates."""
-    table = stars("gcn")
-    check = table.check(some(THREE, 8))
-    expected = table.passing([(0, THREE)], check)
-    search, plan = table.filter(check), plan_of(THREE)
-    assert (plan.prefix_count, plan.tail.shape[0]) == (7, 28)
-    for candidates, prefixes, checked in ((28, 1, 28), (48, 1, 28), (49, 2, 49), (74, 4, 74), (83, 6, 83)):
-        found = search.blocks([(0, THREE)], clock=FOREVER, budget=Budget(candidates=candidates))
-        assert [part.prefixes for part in found.unsearched] == [(prefixes, 7)]
-        inside = searched(THREE, found.unsearched)
-        assert len(inside) == found.checked == checked
-        assert_same(as_dict(found), {key: value for key, value in expected.items() if key[1] in inside})
-    found = search.blocks([(0, THREE)], clock=FOREVER, budget=Budget(candidates=5))
-    assert len(searched(THREE, found.unsearched)) == found.checked == 5
-    assert len(found.unsearched) == 2, "the rest of the first prefix, and the other prefixes"
-
-
-def test_a_budget_of_blocks_leaves_the_centres_that_follow(stars: Callable[..., Stars]) -> None:
-    table = stars("gcn")
-    check = table.check(some(THREE, 84), "aggregate")
-    requests = [(c, THREE) for c in (0, 3)]
-    found = table.filter(check).blocks(requests, clock=FOREVER, budget=Budget(blocks=83))
-    assert found.unsearched == (whole(3, THREE),) and found.checked == 84
-    found = table.filter(check).blocks(requests, clock=FOREVER, budget=Budget(blocks=20))
-    assert found.unsearched == (whole(0, THREE), whole(3, THREE)), "given up between two groups of survivors"
-    assert found.checked == found.centres.size == 0
-
-
-def test_a_late_clock_leaves_everything(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
-    table = stars("gcn")
-    search, late = table.filter(table.check(some(THREE, 8))), Clock(0.0, 0.0)
-    requests = [(0, THREE), (3, TWO), (2, [Slot(np.zeros(0, np.int64), 2)])]
-    for small in (0, 512):
-        monkeypatch.setattr(filtering, "SMALL", small)
-        found = search.blocks(requests, clock=late, budget=ALL)
-        assert (found.centres.size, found.neighbours, found.checked) == (0, (), 0)
-        assert found.unsearched == (whole(0, THREE), whole(3, TWO)) and not found.complete
-
-
-@pytest.mark.parametrize("view", ["state", "aggregate"])
-def test_what_a_clock_leaves_is_named(view: View, stars: Callable[..., Stars]) -> None:
-    """Even where it ends between two looks at a full buffer (every aggregate row passes)."""
-    table = stars("gcn")
-    check = table.check(some(THREE, 8 if view == "state" else 84), view)
-    expected = table.passing([(0, THREE)], check)
-    search, numbers = table.filter(check), []
-    for looks in range(2, 8):
-        found = search.blocks([(0, THREE)], clock=Ticking(0.0, looks), budget=ALL)
-        inside = searched(THREE, found.unsearched)
-        blocks = as_dict(found)
-        assert blocks.keys() <= expected.keys()
-        assert {key for key in expected if key[1] in inside} <= blocks.keys()
-        assert_same(blocks, {key: expected[key] for key in blocks})
-        numbers.append(len(inside))
-    assert numbers == sorted(numbers) and 0 < len({*numbers} - {0, 84})
-
-
-def test_a_centre_where_nearly_everything_passes_is_given_up(stars: Callable[..., Stars]) -> None:
-    table = stars("gcn")
-    check = table.check(some(THREE, 84), "aggregate")
-    found = table.filter(check).blocks([(0, THREE)], clock=FOREVER, budget=ALL, limits=SpanLimits(passing_blocks=20))
-    inside = searched(THREE, found.unsearched)
-    assert not found.complete and len(inside) < 84
-    assert 20 < found.centres.size < 84 and inside <= {around for _, around in as_dict(found)}
 
 
 def test_requests_together_are_requests_alone(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from jgleak.attacks.noise import deviations, largest
 from jgleak.attacks.span.margin import NoiseMargin, RoundingMargin
 from jgleak.attacks.span.settings import TOLERANCES
 
-LENGTHS = np.array([4.0, 0.0, 2.0])
-RESTS = np.array([1.0, 2.0, 0.0])
+LENGTHS = np.array([4.0, 0.0, 2.0, 0.5])
+RESTS = np.array([1.0, 2.0, 0.0, 0.125])
 
 
 def rounded(tolerance: float) -> RoundingMargin:
@@ -34,9 +34,9 @@ def test_a_gap_below_the_least_shows_no_rank() -> None:
 
 def test_rounding_is_relative_to_a_row_s_length() -> None:
     margin = rounded(1e-4)
-    assert margin.distances(RESTS, np.zeros((3, 2)), LENGTHS).tolist() == [0.25, 1.0, 0.0]
+    assert margin.distances(RESTS, np.zeros((4, 2)), LENGTHS).tolist() == [0.25, 1.0, 0.0, 0.25]
     assert margin.spread.size == 0
-    residual, more = margin.partial(np.full(3, 5.0), RESTS, 4, lambda _: np.ones(3))
+    residual, more = margin.partial(np.full(4, 5.0), RESTS, 4, lambda _: np.ones(4))
     assert residual is RESTS and more == 0.0
 
 
@@ -55,10 +55,11 @@ def test_noise_allows_each_direction_its_own() -> None:
     """A row is as far as ``tolerance`` where it uses up what it is allowed; a row of zeros is always too far."""
     assert pytest.approx(np.hypot(SHARE, 0.3)) == NOISY.tolerance and NOISY.share == SHARE
     assert NoiseMargin(SPREAD[:0], 1e-3, 2.0, 7).tolerance == pytest.approx(SHARE)
-    along = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 5.0]])
-    allowed = np.hypot(SHARE * LENGTHS, [0.6, np.hypot(0.3, 0.04), 0.2])
-    found = NOISY.distances(3.0 * allowed, along, LENGTHS)
-    np.testing.assert_allclose(found, [3 * NOISY.tolerance, 1 + NOISY.tolerance, 3 * NOISY.tolerance])
+    along = np.array([[2.0, 0.0], [0.0, 0.0], [0.0, 5.0], [0.0, 0.0]])
+    allowed = np.hypot(SHARE * LENGTHS, [0.6, 0.0, 0.2, 0.0])
+    three, beyond = 3 * NOISY.tolerance, 1 + NOISY.tolerance
+    np.testing.assert_allclose(NOISY.distances(3.0 * allowed, along, LENGTHS), [three, beyond, three, three])
+    np.testing.assert_allclose(NOISY.distances(np.ones(1), along[1:2], np.zeros(1)), [beyond])
     np.testing.assert_allclose(NOISY.loosened(3.0).spread, 3 * SPREAD)
     np.testing.assert_allclose(NOISY.tilt, SPREAD / largest(7))
     assert "1.0e-03" in NOISY.empty and NOISY.fault is None
