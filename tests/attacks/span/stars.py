@@ -86,13 +86,22 @@ class Stars:
                 adjacency[i, u, v] = adjacency[i, v, u] = 1.0
         return rows, adjacency, mask
 
-    def check(self, blocks: Sequence[Block], view: View = "state", fixed: np.ndarray | None = None) -> SpanCheck:
-        """The span of the rows of some blocks, as a float32 gradient would show it."""
+    def check(
+        self,
+        blocks: Sequence[Block],
+        view: View = "state",
+        fixed: np.ndarray | None = None,
+        noise: float | None = None,
+    ) -> SpanCheck:
+        """The span of the rows of some blocks, as a float32 gradient would show it, perhaps under noise."""
         rows = np.concatenate([self.views(centre, [around])[view] for centre, around in blocks])
         if fixed is not None:
             rows = np.c_[fixed[[centre for centre, _ in blocks]], rows]
         upstream = np.random.default_rng(5).normal(size=(rows.shape[0], 40)).astype(np.float32)
-        subspace = Subspace.of_gradient(rows.astype(np.float32).T @ upstream)
+        gradient = rows.astype(np.float32).T @ upstream
+        if noise is not None:
+            gradient += np.random.default_rng(6).normal(scale=noise, size=gradient.shape)
+        subspace = Subspace.of_gradient(gradient, noise=noise)
         assert subspace.informative
         return SpanCheck.of(subspace, view=view, fixed=0 if fixed is None else fixed.shape[1])
 

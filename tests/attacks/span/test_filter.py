@@ -24,7 +24,21 @@ from jgleak.attacks.span.filter import BlockFilter, Request
 from jgleak.attacks.span.leak_points import View
 from tests.clocks import HELD as FOREVER
 
-from .stars import ALL, DEGREES, TABLE, THREE, TWO, Stars, agree, as_dict, assert_same, listed, plan_of, some, whole
+from .stars import (
+    ALL,
+    DEGREES,
+    TABLE,
+    THREE,
+    TWO,
+    Stars,
+    agree,
+    as_dict,
+    assert_same,
+    listed,
+    plan_of,
+    some,
+    whole,
+)
 
 pytestmark = pytest.mark.usefixtures("tiled")
 
@@ -120,7 +134,7 @@ def test_few_candidates_skip_the_tiles(stars: Callable[..., Stars], monkeypatch:
     assert agree(table, [(0, THREE)], table.check(some(THREE, 8))) >= 8
 
 
-@pytest.mark.parametrize(("reach", "tail", "tile"), [(64, 64, (4, 4)), (1, 64, (2, 8)), (64, 1, (2, 8))])
+@pytest.mark.parametrize(("reach", "tail", "tile"), [(64, 64, (4, 4)), (1, 64, (2, 8)), (64, 3, (2, 8))])
 def test_few_prefixes_and_tail_rows_go_through_fine_tiles(
     reach: int, tail: int, tile: tuple[int, int], stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,7 +261,7 @@ def test_however_the_neighbourhoods_are_split(
     """Tails of single neighbours, of pairs, of whole slots and of several, in slices or padded; nothing waits."""
     for name, value in {"TAIL": tail, "LITTLE": little, "PAIRS": pairs}.items():
         monkeypatch.setattr(planning, name, value)
-    monkeypatch.setattr(ranges, "TAILS", (padded,))
+    monkeypatch.setattr(ranges, "TAILS", (8, padded))
     monkeypatch.setattr(ranges, "AHEAD", 1)
     table = stars("gcn")
     for slots in (THREE, TWO):
@@ -403,13 +417,3 @@ def test_four_devices_find_what_one_finds(fine: int) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_rows_that_enter_the_kernels_of_candidates(lab: Any) -> None:
-    """GraphSAGE: a node's own row, and the mean of its neighbours'."""
-    stars = Stars(lab, "sage")
-    search = BlockFilter(stars.layer, stars.params["layers_0"], stars.rows, DEGREES)
-    centres, neighbours = np.array([2, 0]), [[1, 4], [1, 2, 5]]
-    np.testing.assert_array_equal(search.entering(centres, neighbours, "own"), stars.rows[centres])
-    means = [stars.rows[around].mean(axis=0) for around in neighbours]
-    np.testing.assert_allclose(search.entering(centres, neighbours, "mixed"), means, atol=1e-12)
