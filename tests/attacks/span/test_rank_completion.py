@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -51,18 +55,42 @@ def test_the_shared_direction_is_the_missing_one() -> None:
     assert np.all(found[0].distances(inside.T * span.scale) < 1e-9), "nothing of the span is lost"
 
 
-def test_without_time_nothing_is_found() -> None:
+def test_without_time_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are candidates listed any more."""
     _, observation, nodes, check = seen("CNC(=O)ON=CC(C)(C)S(C)=O")
     span = check.subspace
     search = BlockFilter(*observation.model.layer_at(observation.params, 0), nodes.rows, nodes.degrees)
-    assert completed(search, [(0, [Slot(np.arange(3), 1)])], span, Budget(time_limit=1e-9).start()) == []
+    listed, late = list[int](), Budget(time_limit=1e-9).start()
+
+    def candidates(*_: object) -> Iterator[tuple[int, np.ndarray]]:
+        for centre in range(3):
+            listed.append(centre)
+            yield centre, np.zeros((1, 1), np.int64)
+
+    monkeypatch.setattr(rank_completion, "_listed", candidates)
+    assert completed(search, [(0, [Slot(np.arange(3), 1)])], span, late) == [] and listed in ([], [0])
+    monkeypatch.undo()
     assert completed(search, [], span, FOREVER) == []
 
 
-@pytest.mark.parametrize("classes", [1, 2])
-def test_one_direction_that_true_rows_lack_is_found_among_all_neighbourhoods(classes: int) -> None:
-    """A path of five different nodes, of whose states a gradient shows four combinations; also where edges are of two
-    classes, of which a neighbour's number tells, and all are of the first."""
+class Path(NamedTuple):
+    """A path of five different nodes, whose states' span is ``span`` as a gradient shows it.
+
+    Attributes:
+      search: embeds neighbourhoods.
+      around: each node's neighbours.
+      true: the states ``(5, D)``.
+      span: of some combinations of them.
+    """
+
+    search: BlockFilter
+    around: list[list[int]]
+    true: np.ndarray
+    span: Subspace
+
+
+def path(shown: int, classes: int = 1) -> Path:
+    """One of whose states a gradient shows so many combinations."""
     rng, graph = np.random.default_rng(0), np.diag(np.ones(4), 1) + np.diag(np.ones(4), -1)
     rows, layer = rng.normal(size=(5, 6)).astype(np.float32), Layer(GCNConv(40))
     weights = layer.init(jax.random.key(0), jnp.asarray(rows), jnp.asarray(graph), jnp.ones(5, bool))
@@ -70,14 +98,37 @@ def test_one_direction_that_true_rows_lack_is_found_among_all_neighbourhoods(cla
     search = BlockFilter(layer, weights["params"], rows, degrees, classes=classes)
     around = [(classes * np.flatnonzero(row)).tolist() for row in graph]
     true = search.confirm(list(range(5)), around)[2]
-    span = Subspace.of_gradient(true.T @ rng.normal(size=(5, 4)) @ rng.normal(size=(4, 30)))
-    assert span.rank == 4 and np.all(span.distances(true) > 1e-2)
-    requests = [(centre, [Slot(classes * np.arange(5), int(degree))]) for centre, degree in enumerate(degrees)]
+    span = Subspace.of_gradient(true.T @ rng.normal(size=(5, shown)) @ rng.normal(size=(shown, 30)))
+    assert span.rank == shown and np.all(span.distances(true) > 1e-2)
+    return Path(search, around, true, span)
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_one_direction_that_true_rows_lack_is_found_among_all_neighbourhoods(classes: int) -> None:
+    """Of a path's five states four combinations are seen; also where edges are of two classes, of which a neighbour's
+    number tells, and all are of the first."""
+    search, around, true, span = path(4, classes)
+    requests = [(centre, [Slot(classes * np.arange(5), len(near))]) for centre, near in enumerate(around)]
     found = completed(search, requests, span, FOREVER)
     assert [one.rank for one in found] == [5]
-    assert np.all(found[0].distances(true) <= found[0].tolerance)
+    assert np.all(found[0].distances(true) <= found[0].tolerance) and found[0].margin.gap < span.margin.gap
     false = search.confirm([0, 2, 4], [[3 * classes], [0, 0], [2 * classes]])[2]
     assert np.all(found[0].distances(false) > found[0].tolerance)
+
+
+@pytest.mark.parametrize(("shown", "turned", "ranks"), [(4, 0.0, [5]), (4, 4e-5, [5]), (4, 2e-2, []), (3, 0.0, [])])
+def test_rows_that_look_parallel_have_to_be_so_as_a_whole(
+    shown: int, turned: float, ranks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of a path's states are taken for one group: their parts outside a span of one dimension less are parallel, as
+    far as the span is known, and outside one of two less they are not."""
+    search, around, _, span = path(shown)
+    rng = np.random.default_rng(1)
+    basis = np.linalg.qr(span.basis + turned * rng.normal(size=span.basis.shape) / np.sqrt(span.ambient))[0]
+    monkeypatch.setattr(rank_completion, "_shared", lambda directions, *_: [np.arange(len(directions))])
+    requests = [(centre, [Slot(np.array([t]), 1) for t in near]) for centre, near in enumerate(around)]
+    found = completed(search, requests, dataclasses.replace(span, basis=basis), FOREVER)
+    assert [one.rank for one in found] == ranks
 
 
 @pytest.mark.parametrize("layer", [Layer(GINConv(40)), Layer(GCNConv(40), norm=LayerNorm())])
@@ -102,8 +153,11 @@ def test_the_clock_is_asked_while_directions_are_compared(monkeypatch: pytest.Mo
         asked.append(1)
         return 3.5 - len(asked)
 
-    whole = _shared(directions, np.random.default_rng(1), 2e-3, SpanLimits(), FOREVER)
-    assert [group.size for group in whole] == [9, 8, 7, 6, 5, 4, 3, 3]
+    for slab in (1 << 18, 7):
+        monkeypatch.setattr(rank_completion, "SLAB", slab)
+        whole = _shared(directions, np.random.default_rng(1), 2e-3, SpanLimits(), FOREVER)
+        assert [group.size for group in whole] == [9, 8, 7, 6, 5, 4, 3, 3]
+    monkeypatch.setattr(rank_completion, "SLAB", 1 << 18)
     monkeypatch.setattr(Clock, "left", property(left))
     cut = _shared(directions, np.random.default_rng(1), 2e-3, SpanLimits(), Clock(0.0, 0.0))
     assert [group.size for group in cut] == [9, 8]
@@ -124,6 +178,17 @@ def test_directions_of_a_narrow_space_are_grouped() -> None:
         [np.tile([[0.6, 0.0, 0.8]], (5, 1)), lone / np.linalg.norm(lone, axis=1, keepdims=True)]
     )
     assert _shared(directions, rng, 2e-3, SpanLimits(), FOREVER)[0].tolist() == [0, 1, 2, 3, 4]
+    assert [group.tolist() for group in _shared(directions[:5], rng, 2e-3, SpanLimits(), FOREVER)] == [[0, 1, 2, 3, 4]]
+
+
+def test_of_near_directions_those_are_a_group_that_are_equal() -> None:
+    """Whichever of a cell comes first."""
+    rng = np.random.default_rng(0)
+    one = rng.normal(size=12)
+    directions = np.stack([one + 1e-5 * rng.normal(size=12), *[one] * 3]) / np.linalg.norm(one)
+    for shift in range(4):
+        [group] = _shared(np.roll(directions, shift, axis=0), rng, 1e-6, SpanLimits(), FOREVER)
+        assert group.tolist() == sorted((np.arange(1, 4) + shift) % 4)
 
 
 def test_candidates_are_listed_by_centre_the_fewest_first_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
