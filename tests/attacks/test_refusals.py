@@ -11,13 +11,14 @@ import pytest
 from models import some_params
 
 from jgleak import Knowledge, get_attack
-from jgleak.features import FeatureSpace, binary, onehot, real
+from jgleak.features import FeatureSpace, binary, number, onehot, real
 from jgleak.federated import Observation
 from jgleak.gnn import GNN, MLP, BatchNorm, Flattened, GCNConv, Layer, NodeMLP, NodeScores, Pooled
 from jgleak.gnn.tree import at
 
 SPACE = FeatureSpace((onehot("colour", "rgb"), binary("ring")))
 REAL = FeatureSpace((onehot("colour", "rgb"), real("charge")))
+WORDS = FeatureSpace((*(binary(f"word {k}") for k in range(64)), number("degree", range(4))), degree="degree")
 
 
 def layers(number: int = 2, **fields: Any) -> tuple[Layer, ...]:
@@ -44,6 +45,7 @@ TRAINING = GNN(SPACE.width, layers(norm=BatchNorm(training=True)), POOLED)
 
 CENSUS: dict[str, tuple[GNN, Mapping[str, Any], Mapping[str, Any], str]] = {
     "real features": (GRAPH, {}, {"space": REAL}, "this feature space has real-valued ones"),
+    "raw words": (GRAPH, {}, {"space": WORDS}, "words in raw columns do not tell"),
     "frozen, in training mode": (TRAINING.clone(frozen=("readout/mlp/linears_1",)), {}, {}, "train all parts"),
     "frozen readout": (GRAPH.clone(frozen=("readout",)), {}, {}, "from the readout, where readout is frozen"),
     "frozen first layer": (
@@ -60,6 +62,7 @@ CENSUS: dict[str, tuple[GNN, Mapping[str, Any], Mapping[str, Any], str]] = {
 
 GRAIN: dict[str, tuple[GNN, Mapping[str, Any], Mapping[str, Any], str]] = {
     "real features": (GRAPH, {}, {"space": REAL}, "this feature space has real-valued ones"),
+    "raw words": (GRAPH, {}, {"space": WORDS}, "words in raw columns do not tell"),
     "one layer": (GNN(SPACE.width, layers(1), HEAD), {}, {}, "at least two convolutions"),
     "two layers, pooled": (GNN(SPACE.width, layers(), POOLED), {}, {}, "'pooled' is not one; use readout 'node_mlp'"),
     "two layers, maximum": (
@@ -92,3 +95,16 @@ def test_what_is_not_refused() -> None:
     """The plain cases beside those above."""
     for attack, model in (("census", GRAPH), ("census", TRAINING.clone(layers=layers())), ("grain", GRAPH)):
         assert get_attack(attack).unsupported(seen(model, {}), Knowledge(SPACE, n=4)) is None
+
+
+@pytest.mark.parametrize("name", ["census", "grain"])
+def test_words_are_refused_only_where_no_gradient_shows_them(name: str) -> None:
+    """Not where they are normalised, or stand beside a one-hot feature, or are known, or are searched as others are."""
+    attack, whole = get_attack(name), WORDS.fit([np.eye(65, dtype=np.int32)])
+    beside = FeatureSpace((*WORDS.features[:-1], onehot("degree", range(4))))
+    known = Knowledge(WORDS, features=np.zeros((4, 65), np.int32))
+    few = attack.with_options({"word_features": "65"})
+    shown = (attack, Knowledge(whole, n=4)), (attack, Knowledge(beside, n=4)), (attack, known), (few, Knowledge(WORDS))
+    for one, knowledge in shown:
+        observation = seen(GRAPH.clone(in_features=knowledge.space.width), {})
+        assert one.unsupported(observation, knowledge) is None

@@ -38,7 +38,7 @@ from jgleak.attacks.census.batches.in_steps import in_steps
 from jgleak.attacks.census.batches.in_turn import in_turn
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.certify import certify
-from jgleak.attacks.census.distinct import DIFFER, DROPPED, ONE_GRAPH, distinct, unused
+from jgleak.attacks.census.distinct import DIFFER, DROPPED, ONE_GRAPH, differing, distinct, unused
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.local_path import every_step_whole
 from jgleak.attacks.census.number_of_nodes import number_of_nodes
@@ -51,8 +51,10 @@ from jgleak.attacks.census.shares import shares
 from jgleak.attacks.census.unstated_degrees import degrees_assumed, degrees_unstated
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.options import changed_options, with_options
+from jgleak.attacks.span.binary_features import unread
 from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.nodes import TooManyCandidates
+from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
@@ -77,7 +79,7 @@ def run(
     whole = budget.start()
     clock = whole.part(settings.limits.search_share)
     info: dict[str, Any] = {"attempts": 0, "candidates": 0, "blocks": 0, "residual": None, **_options(settings)}
-    stop = "no candidates"
+    stop, settled = "no candidates", None
     try:
         knowledge = of_each(knowledge)
         problem = _problem(observation, knowledge, settings, clock, budget)
@@ -99,10 +101,13 @@ def run(
         candidates = CensusCandidates(problem, counting, budget)
         if knowledge.distinct_nodes:
             conditions, found = distinct(problem, candidates, counting.part(settings.limits.distinct_share), budget)
+            most = max((problem.most_nodes, *(one.graph.n for one in found.graphs)))
+            if found.exhausted and found.graphs:
+                return _certified(problem, Answer(conditions, found, most), info, whole, late=counting.left <= 0)
             if found.graphs:
-                answer = Answer(conditions, found, max(problem.most_nodes, *(one.graph.n for one in found.graphs)))
-                return _certified(problem, answer, info, whole, late=counting.left <= 0)
-            info["notes"] = [unused(problem, candidates) or DROPPED]
+                settled = Settled(problem, Answer(conditions, found, most))
+            else:
+                info["notes"] = [unused(problem, candidates) or DROPPED]
         # after several local steps graphs cannot be enumerated in batches: their gradients are compared one by one
         starts = () if problem.several else candidates.enumerable
         small, unsolved = any(may_be_small(problem, start.nodes) for start in starts), list[Attempted]()
@@ -117,6 +122,7 @@ def run(
                 degrees = degrees_assumed(knowledge, attempted.levels, settings.limits.span)
                 answer = Answer((*attempted.levels.conditions, *degrees), attempted.found, attempted.most)
                 late, again = late or counting.left <= 0, candidates.hurried
+                answer = answer if settled is None else settled.beside(answer)
                 return _certified(problem, answer, info, whole, late=late, again=again)
             stop = "nothing assembled" if attempted.explained else "missing blocks"
             if attempted.explained and attempted.levels.nodes is candidates.start.nodes:
@@ -126,6 +132,7 @@ def run(
             answer, facts = way(problem, candidates, clock)
             info |= facts
             if answer.found.graphs:
+                answer = answer if settled is None else settled.beside(answer)
                 return _certified(problem, answer, info, whole, late=clock.left <= 0)
         if not info["attempts"] and candidates.too_many:
             raise TooManyCandidates(candidates.too_many)
@@ -139,6 +146,9 @@ def run(
     except (TooManyCandidates, ConditionFailed) as error:
         stop = "no information"
         info["reason"] = str(error)
+    if settled is not None:
+        told = {name: value for name, value in info.items() if name != "reason"}  # which is why nothing was found
+        return _certified(settled.problem, settled.answer, told, whole, late=clock.left <= 0)
     info = {**arithmetic_of(knowledge.noise, settings).reason(stop), **info, "seconds": clock.elapsed}
     return Reconstruction((), None, "time" if clock.left <= 0 else stop, info=info)
 
@@ -164,6 +174,22 @@ class Answer(NamedTuple):
     conditions: tuple[str, ...]
     found: AnonymitySet
     most: int
+
+
+class Settled(NamedTuple):
+    """An open list of graphs whose nodes all differ, beside which graphs are counted as if the nodes need not."""
+
+    problem: CensusProblem
+    answer: Answer
+
+    def beside(self, other: Answer) -> Answer:
+        """Both under the assumption: where the other list is complete and has all of this one, its graphs whose nodes
+        differ, so that an assumption makes no list weaker; else those of both, open."""
+        kept = tuple(one for one in other.found.graphs if differing(one.graph))
+        found = dataclasses.replace(other.found, graphs=kept)
+        if found.exhausted and self.answer.found.forms <= found.forms:
+            return Answer((DIFFER, *other.conditions), found, other.most)
+        return self.answer._replace(found=self.answer.found.joined(found))
 
 
 def _certified(
@@ -256,7 +282,7 @@ def _options(settings: CensusSettings) -> dict[str, Any]:
     return {"options": changed} if changed else {}
 
 
-def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
+def unsupported(observation: Observation, knowledge: Knowledge, *, limits: SpanLimits = LIMITS) -> str | None:
     """Why the census cannot run here, or None."""
     model = observation.model
     if not knowledge.space.discrete:
@@ -264,6 +290,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
             "it enumerates feature values, and this feature space has real-valued ones; use discrete features "
             "(--no-attributes leaves the others out)"
         )
+    if knowledge.features is None and (reason := unread(knowledge.space, limits)) is not None:
+        return reason
     mixing = [n.kind for n in model.norms.values() if n.of_nodes == "all" and not n.returns_statistics]
     if mixing:
         return (
@@ -322,7 +350,7 @@ def census(settings: CensusSettings = DEFAULTS) -> Attack:
     return Attack(
         name="census",
         run=partial(run, settings),
-        unsupported=unsupported,
+        unsupported=partial(unsupported, limits=settings.limits.span),
         several=True,
         edge_classes=True,
         frozen=True,

@@ -17,7 +17,7 @@ from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.checks import Chosen
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.census.row_rank import all_shown
+from jgleak.attacks.census.row_rank import ROUNDING, all_shown
 from jgleak.attacks.census.screen import TOGETHER, passing
 from jgleak.attacks.span.distinct import Board, completions, graph_of, settle
 from jgleak.attacks.span.hops import Nodes
@@ -31,9 +31,8 @@ their own rows, while mixed ones stay inside the span."""
 SETTLING = 0.8
 """Share of the time for the checks; the rest is for comparing graphs."""
 
-DEPENDENT = 1e-9
-"""Parts of a row outside the others' span, and coefficients of a row by others, below this are zero: rows are encoded
-codes, exact to rounding."""
+DEPENDENT = 1e-5
+"""Coefficients of a row by others below this are zero: rows are encoded codes, exact to rounding (``ROUNDING``)."""
 
 DIFFER = "no two nodes have the same features"
 """The condition of this search, which is known."""
@@ -58,6 +57,11 @@ def unused(problem: CensusProblem, candidates: CensusCandidates) -> str | None:
     if not candidates.checks_of(CHECKS, 1):
         return f"{said}a gradient whose span excludes neighbourhoods, and none of this model's does"
     return None
+
+
+def differing(graph: Graph) -> bool:
+    """True where no two nodes have the same features."""
+    return np.unique(graph.x, axis=0).shape[0] == graph.n
 
 
 def distinct(
@@ -118,7 +122,7 @@ def _occurring(problem: CensusProblem, nodes: Nodes) -> frozenset[int]:
     # a basis of the rows among them: those that no other row's coefficients name are in every basis
     upper, order = (np.asarray(part) for part in linalg.qr(nodes.rows.astype(np.float64).T, mode="r", pivoting=True))
     sizes = np.abs(np.diag(upper))
-    rank = int(np.sum(sizes > sizes.max(initial=0.0) * DEPENDENT))
+    rank = int(np.sum(sizes > sizes.max(initial=0.0) * ROUNDING))
     others = linalg.solve_triangular(upper[:rank, :rank], upper[:rank, rank:])
     return frozenset(order[:rank][np.all(np.abs(others) < DEPENDENT, axis=1)].tolist())
 

@@ -10,6 +10,10 @@ from jgleak.attacks.span.leak_points import SINGULAR, leak_points
 from jgleak.attacks.span.levels import input_site, input_subspace
 from jgleak.plural import counted
 
+ROUNDING = 1e-6
+"""Singular values of encoded rows below this share of the largest are rounding: rows are in float32, and a column of
+numbers is not rounded alike at every node."""
+
 
 def shown_rank(problem: CensusProblem, nodes: Nodes) -> int:
     """A lower bound on the dimensions that the graph's rows span: the columns of the input's gradient lie in their
@@ -54,7 +58,9 @@ def unspanned(problem: CensusProblem, nodes: Nodes) -> str | None:
 
 
 def _rank_of_rows(nodes: Nodes) -> int:
-    return int(np.linalg.matrix_rank(nodes.rows.astype(np.float64))) if nodes.degrees.size else 0
+    if not nodes.degrees.size:
+        return 0
+    return int(np.linalg.matrix_rank(nodes.rows.astype(np.float64), rtol=ROUNDING))
 
 
 def _rank_of_gradient(problem: CensusProblem) -> int:

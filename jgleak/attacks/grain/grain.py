@@ -17,10 +17,12 @@ from jgleak.attacks.grain.reconstruct import reconstruct
 from jgleak.attacks.grain.settings import DEFAULTS, GrainSettings
 from jgleak.attacks.node_order import numbered
 from jgleak.attacks.options import changed_options, with_options
+from jgleak.attacks.span.binary_features import unread
 from jgleak.attacks.span.hops import Blocks
 from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.levels import find_nodes
 from jgleak.attacks.span.nodes import TooManyCandidates
+from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import Observation
 
@@ -90,7 +92,7 @@ def _distance(result: Reconstruction) -> float:
     return np.inf if result.gradient_distance is None else result.gradient_distance
 
 
-def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
+def unsupported(observation: Observation, knowledge: Knowledge, *, limits: SpanLimits = LIMITS) -> str | None:
     """Why GRAIN cannot run here, or None."""
     model = observation.model
     if not knowledge.space.discrete:
@@ -98,6 +100,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
             "it enumerates feature values, and this feature space has real-valued ones; use discrete features "
             "(--no-attributes leaves the others out)"
         )
+    if knowledge.features is None and (reason := unread(knowledge.space, limits)) is not None:
+        return reason
     if model.depth < 2:
         return "it needs at least two convolutions, to check 1-hop blocks"
     if model.of_nodes == "all":
@@ -146,7 +150,7 @@ def grain(settings: GrainSettings = DEFAULTS) -> Attack:
     return Attack(
         name="grain",
         run=partial(run, settings),
-        unsupported=unsupported,
+        unsupported=partial(unsupported, limits=settings.limits.span),
         edge_classes=True,
         frozen=True,
         with_options=configure,

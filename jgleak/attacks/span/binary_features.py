@@ -33,6 +33,12 @@ UNLIKE = 1.1
 """The means of absent columns differ by this factor somewhere: words that the same nodes have agree as absent ones do
 where their means are equal, and only there."""
 
+RAW = (
+    "words in raw columns do not tell a node's row from sums of rows: they need a one-hot feature beside them, or "
+    "columns normalised by a public mean and deviation"
+)
+"""Why no gradient shows nodes of words in such columns."""
+
 MOST_ENTRIES = 100_000_000
 """Most entries of feature vectors that words leave open, which are checked at once: 800 MB."""
 
@@ -52,6 +58,11 @@ class Words(NamedTuple):
 def wordy(space: FeatureSpace, limits: SpanLimits = LIMITS) -> bool:
     """True for a schema with many binary features (``SpanLimits.word_features``)."""
     return sum(f.kind == "binary" for f in space.features) >= limits.word_features
+
+
+def unread(space: FeatureSpace, limits: SpanLimits = LIMITS) -> str | None:
+    """Why the rows of a wordy schema can be told from sums of rows in no gradient, or None."""
+    return RAW if wordy(space, limits) and _ones(space) is None and not _live(space).size else None
 
 
 def passing_words(
@@ -79,23 +90,38 @@ def passing_words(
 
 def _functionals(space: FeatureSpace, subspace: Subspace) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, " r"]]:
     """``u_j`` for every column (in the unnormalised 0/1 sense) and ``w``."""
-    scaled = subspace.basis * subspace.scale[:, None]
-    nothing = np.zeros(space.width)
-    mean, std = (nothing, nothing + 1.0) if space.mean is None or space.std is None else (space.mean, space.std)
-    for feature, start in zip(space.features, space.offsets, strict=True):
-        own = slice(start, start + feature.columns)
-        if feature.kind == "onehot" and not np.any(mean[own]):  # raw: every row has one of the values
-            unity = (std[own, None] * scaled[own]).sum(axis=0)
-            break
+    scaled, ones, live = subspace.basis * subspace.scale[:, None], _ones(space), _live(space)
+    mean, std = _statistics(space)
+    if ones is not None:
+        unity = (std[ones, None] * scaled[ones]).sum(axis=0)
+    elif not live.size:
+        raise TooManyCandidates(RAW)
     else:
-        live = np.flatnonzero(_marks(space) & (std > 0) & (mean > 0))
-        if not live.size:
-            raise TooManyCandidates(
-                "words in raw columns do not tell a node's row from sums of rows: they need a one-hot feature beside "
-                "them, or columns normalised by a public mean and deviation"
-            )
         unity = _unity(-scaled[live] * (std[live] / mean[live])[:, None], mean[live], subspace.margin.tolerances)
     return mean[:, None] * unity + std[:, None] * scaled, unity
+
+
+def _statistics(space: FeatureSpace) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    """Means and deviations of the columns; of raw ones 0 and 1."""
+    if space.mean is None or space.std is None:
+        return np.zeros(space.width), np.ones(space.width)
+    return space.mean, space.std
+
+
+def _ones(space: FeatureSpace) -> slice | None:
+    """The columns of a one-hot feature in raw columns, of which every row has one; None: there is none."""
+    mean, _ = _statistics(space)
+    for feature, start in zip(space.features, space.offsets, strict=True):
+        own = slice(start, start + feature.columns)
+        if feature.kind == "onehot" and not np.any(mean[own]):
+            return own
+    return None
+
+
+def _live(space: FeatureSpace) -> Int[np.ndarray, " k"]:
+    """The normalised columns of 0 and 1, in which an absent value is no zero."""
+    mean, std = _statistics(space)
+    return np.flatnonzero(_marks(space) & (std > 0) & (mean > 0))
 
 
 def _marks(space: FeatureSpace) -> Bool[np.ndarray, " m"]:

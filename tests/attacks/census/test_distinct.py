@@ -18,12 +18,14 @@ from jgleak.attacks.census import census as run_module
 from jgleak.attacks.census import distinct as module
 from jgleak.attacks.census import row_rank
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
-from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.attempted import Attempted
+from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.span.distinct import Board
-from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.hops import Blocks, Nodes
+from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated import Knowledge, fedsgd
 from jgleak.graph import Graph
 
@@ -168,6 +170,68 @@ def test_nodes_occur_where_the_other_rows_do_not_span_the_gradient(lab: Any, mon
     assert not occurring(4), "the rows span too little"
     assert not occurring(2), "and here more: some pass by noise, or the gradient was pruned"
     assert occurring(2, certain=True) == set(range(5))
+
+
+def test_rows_are_rounded_to_single_precision(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column of numbers is not rounded alike at every node: a fourth row that is a combination of two of the others
+    is one up to that, and what it hides and shows is the same."""
+    numbers = np.float32([[0.1], [0.7], [0.3], [0.4]]) / np.float32(3.0)
+    rows = np.hstack([np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0]]), numbers])
+    assert np.linalg.matrix_rank(rows) == 4 and abs(float(rows[3, 3] - rows[:2, 3].mean())) < 1e-7
+    problem = CensusProblem.of(lab.observe(lab.model(), lab.path([0, 1])), Knowledge(lab.space))
+    monkeypatch.setattr(row_rank, "_rank_of_gradient", lambda _: 3)
+    nodes = Nodes(np.arange(4)[:, None], rows, np.ones(4, int))
+    assert module._occurring(problem, nodes) == {2}
+
+
+@pytest.fixture
+def open_beside(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Reconstruction]:
+    """The census where settling gives one open list, and counting another one or an error."""
+    monkeypatch.setattr(CensusCandidates, "attempts", lambda *_: iter([None]))
+
+    def one(settled: AnonymitySet, counted: AnonymitySet | Exception) -> Reconstruction:
+        none, rows = np.zeros(0, int), np.zeros((0, 1))
+        blocks = Blocks(none, none, (), rows, rows, np.zeros(0), checked=0)
+        levels = Levels(Nodes(rows.astype(int), rows, none), (blocks,), ("counted",), complete=True)
+
+        def attempted(*_: Any) -> Attempted:
+            if isinstance(counted, Exception):
+                raise counted
+            return Attempted(levels, None, counted, 6)
+
+        monkeypatch.setattr(run_module, "distinct", lambda *_: ((module.DIFFER, "settled"), settled))
+        monkeypatch.setattr(run_module, "counted", attempted)
+        monkeypatch.setattr(run_module, "_taken_again", lambda *args: args[2])
+        knowledge = Knowledge(lab.space, distinct_nodes=True, max_n=6)
+        update = lab.observe(lab.model(), lab.path([0, 1]))
+        census = CENSUS.with_options({"enumerated_nodes": "0"})
+        return census(update, knowledge, key=jax.random.key(0), budget=FOREVER)
+
+    return one
+
+
+def listed(*graphs: Graph, exhausted: bool = False) -> AnonymitySet:
+    return AnonymitySet(tuple(ExplainingGraph(g, 0.0, g.canonical_form()) for g in graphs), exhausted)
+
+
+def test_an_assumption_makes_no_certificate_weaker(open_beside: Any, lab: Any) -> None:
+    """Where settling leaves its list open, graphs are counted as without the assumption: of a complete list those stay
+    whose nodes differ."""
+    differ, alike, other = lab.path([0, 1, 2]), lab.path([0, 1, 0]), lab.path([2, 0, 1])
+
+    def claimed(counted: Any) -> tuple[str, set[str], bool, int]:
+        found = open_beside(listed(differ), counted)
+        names = {"differ": differ, "alike": alike, "other": other}
+        shown = {name for name, graph in names.items() if graph.canonical_form() in forms(found.graphs)}
+        said = found.certificate.conditions
+        return found.certificate.status, shown, "counted" in said, sum(text == module.DIFFER for text in said)
+
+    assert claimed(listed(differ, alike, exhausted=True)) == ("unique", {"differ"}, True, 1)
+    assert claimed(listed(differ, alike, other, exhausted=True)) == ("k_graphs", {"differ", "other"}, True, 1)
+    assert claimed(listed(other, exhausted=True)) == ("at_least_k", {"differ", "other"}, False, 1), "they disagree"
+    assert claimed(listed(differ, other)) == ("at_least_k", {"differ", "other"}, False, 1)
+    assert claimed(listed()) == ("at_least_k", {"differ"}, False, 1), "nothing was counted"
+    assert claimed(TooManyCandidates("too many")) == ("at_least_k", {"differ"}, False, 1)
 
 
 def test_time_that_ends_among_graphs_that_are_not_possible_leaves_the_set_open(
