@@ -13,7 +13,7 @@ from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import Silent
 from jgleak.attacks.facts.graphs import head_rank
-from jgleak.attacks.facts.head import FITS, fit, flat, of_classes
+from jgleak.attacks.facts.head import FITS, OF_NUMBERS, fit, flat, of_classes, squared_target, whole
 from jgleak.attacks.facts.node_kinds import different_nodes
 from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.subspace import Subspace
@@ -174,7 +174,8 @@ def _head(evidence: Evidence) -> Iterator[str]:
                 f"{classes}"
             )
         return
-    if names_no_class(observation):
+    target = squared_target(evidence)
+    if names_no_class(observation) or (target is not None and whole(target)):  # ``_squares`` says what that is
         return
     near = fit(evidence, loss)
     if near.distance <= FITS:
@@ -246,6 +247,17 @@ def _ranks(evidence: Evidence) -> Iterator[str]:
                 )
 
 
+def _squares(evidence: Evidence) -> Iterator[str]:
+    """The loss is of labels 0 and 1, and the head's gradient is that of a squared error."""
+    target, (classes, squared) = squared_target(evidence), OF_NUMBERS
+    if target is None:
+        return
+    said = f"under the loss {classes!r} no label gives the head's gradient; a squared error does with the target"
+    known = whole(target)
+    also = f"{target:.0f}, to rounding" if known else f"{target:.6g} (so would another scale, or other parameters)"
+    yield f"{said} {also}: if clients minimise {squared!r}, give --loss {squared}"
+
+
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     _steps,
     _columns,
@@ -254,6 +266,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     _altered,
     _mixed,
     _head,
+    _squares,
     _skipped,
     _ranks,
 )

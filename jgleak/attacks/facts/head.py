@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,13 +17,17 @@ from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import Silent
 from jgleak.federated.loss import Loss, label_loss
 from jgleak.federated.observation import Observation
-from jgleak.gnn import Pooled
+from jgleak.gnn import NodeMLP, Pooled
+from jgleak.gnn.pooled import entering
 
 FITS = 1e-3
 """Relative distance from the head's gradient that rounding explains."""
 
 CHANCE = 1e-4
 """The same where a target of any size may be as near by chance: a number within so little of a class's is none."""
+
+OF_NUMBERS = ("bce", "mse")
+"""A loss of labels 0 and 1, and the squared error of as many outputs: one."""
 
 OF_CLASSES = {"mse": "bce", "masked_mse": "masked_bce"}
 """The losses of labels 0 and 1 that have as many outputs as squared errors."""
@@ -50,6 +55,31 @@ def of_classes(evidence: Evidence) -> str | None:
         return None
 
 
+def squared_target(evidence: Evidence) -> float | None:
+    """The target under which a squared error explains the head's gradient of one graph, where the file names the loss
+    of labels 0 and 1, none of which explains it; None where one does, or the update's length is not the gradient's."""
+    observation = evidence.observation
+    classes, squared = OF_NUMBERS
+    one = evidence.one_gradient and observation.batch_size == 1 and observation.model.outputs == 1
+    plain = evidence.noise is None and not evidence.altered and not observation.pruned and not observation.scaled
+    trained = observation.model.trains("readout") and not observation.model.drops
+    if Loss.of(observation.loss) != Loss(classes) or not (one and plain and trained):
+        return None
+    try:
+        if fit(evidence, Loss(classes)).distance <= FITS:
+            return None
+        head = _head(observation)
+    except Silent:
+        return None
+    slope = last_bias(observation.model, observation.update)
+    return float(np.asarray(head.logits(head.weights))[0] - slope[0] / 2.0) if np.any(slope) else None
+
+
+def whole(target: float) -> bool:
+    """Whether a target is 0 or 1 up to rounding: another number is as near to one of them once in thousands."""
+    return min(abs(target), abs(target - 1.0)) <= CHANCE
+
+
 def fit(evidence: Evidence, loss: Loss) -> HeadFit:
     """The label under a loss whose gradient of the head is nearest to the observed one.
 
@@ -57,26 +87,50 @@ def fit(evidence: Evidence, loss: Loss) -> HeadFit:
       Silent: the row that enters the head does not show.
     """
     observation = evidence.observation
-    model = observation.model
-    readout = model.readout
-    if not isinstance(readout, Pooled):
-        raise Silent("the row that enters the head does not show")
-    seen, weights = model.readout_of(observation.update), model.readout_of(observation.params)
-    row = jnp.asarray(readout.pooled_row(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), seen)), jnp.float32)
+    head = _head(observation)
 
-    def head(head_weights: Any, target: Any) -> Any:
-        logits: Any = readout.mlp.apply({"params": head_weights}, row)
-        return label_loss(logits, target, loss)
+    def lost(weights: Any, target: Any) -> Any:
+        return label_loss(head.logits(weights), target, loss)
 
-    observed = flat(seen["mlp"])
+    observed = flat(head.update)
     fits = []
     for label in _labels(observation, loss):
-        expected = flat(jax.grad(head)(weights["mlp"], label))
+        expected = flat(jax.grad(lost)(head.weights, label))
         factor = float(observed @ expected) / max(float(expected @ expected), 1e-300)
         size = max(float(np.linalg.norm(observed)), 1e-300)
         distances = (float(np.linalg.norm(observed - scale * expected)) / size for scale in (1.0, factor))
         fits.append(HeadFit(next(distances), factor, next(distances) if factor > 0 else np.inf))
     return min(fits, key=lambda fit: fit.rest)
+
+
+class _Head(NamedTuple):
+    """The maps behind the row that enters them: their update, their weights, and the output by their weights."""
+
+    update: Any
+    weights: Any
+    logits: Callable[[Any], Any]
+
+
+def _head(observation: Observation) -> _Head:
+    """All maps behind a pooling; of a readout on every node the last one, which the mean over nodes enters.
+
+    Raises:
+      Silent: the row that enters them does not show.
+    """
+    readout = observation.model.readout
+    seen, weights = observation.model.readout_of(observation.update), observation.model.readout_of(observation.params)
+    if isinstance(readout, Pooled):
+        row = jnp.asarray(readout.pooled_row(_double(seen)), jnp.float32)
+        return _Head(seen["mlp"], weights["mlp"], lambda mlp: readout.mlp.apply({"params": mlp}, row))
+    if isinstance(readout, NodeMLP) and not readout.per_node:
+        last = readout.last(_double(seen))
+        mean = jnp.asarray(entering(last["kernel"], last["bias"]), jnp.float32)
+        return _Head(readout.last(seen), readout.last(weights), lambda own: mean @ own["kernel"] + own["bias"])
+    raise Silent("the row that enters the head does not show")
+
+
+def _double(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
 
 def _labels(observation: Observation, loss: Loss) -> list[Any]:

@@ -23,7 +23,7 @@ from jgleak.attacks.facts.fact import (
     Silent,
 )
 from jgleak.attacks.facts.graphs import head_rank
-from jgleak.attacks.facts.head import of_classes
+from jgleak.attacks.facts.head import OF_NUMBERS, of_classes, squared_target, whole
 from jgleak.attacks.noise import tail
 from jgleak.federated.loss import Loss
 
@@ -65,7 +65,18 @@ def label(evidence: Evidence) -> Fact:
         raise Silent("the signs of the last bias do not single out a class")
     found = int(below[0] if below.size else unknown[0])
     pruned = (PRUNING,) if observation.pruned else ()
-    return Fact("label", found, (*SIGNS, *pruned, *_beside(evidence)), f"the label is class {found}")
+    return Fact("label", found, (*SIGNS, *pruned, *_beside(evidence)), f"the label is class {found}{_doubt(evidence)}")
+
+
+def _doubt(evidence: Evidence) -> str:
+    """What to say where the loss that makes a sign a class is not the one that was minimised."""
+    target, (classes, squared) = squared_target(evidence), OF_NUMBERS
+    if target is None or not whole(target):
+        return ""
+    return (
+        f" under the file's loss {classes!r}; but the gradient is, to rounding, that of a squared error with the "
+        f"target {target:.0f}: if clients minimise {squared!r}, give --loss {squared}"
+    )
 
 
 def _mixed(evidence: Evidence) -> bool:

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.facts.diagnosis import diagnoses
+from jgleak.attacks.facts.evidence import Evidence
+from jgleak.attacks.facts.head import squared_target
 from jgleak.attacks.facts.registry import facts
 from jgleak.federated import LocalTraining, Observation, fedsgd
-from jgleak.gnn import GNN, MLP, GCNConv, Layer, NodeScores, Pooled
+from jgleak.gnn import GNN, MLP, GCNConv, Layer, NodeMLP, NodeScores, Pooled, Readout
 from jgleak.graph import Graph
 
 FIVE_STEPS = LocalTraining(0.01, 5)
@@ -99,6 +101,27 @@ def test_squared_errors_that_are_gradients_of_classes_are_questioned(lab: Any, d
         honest = sent(lab, linear(lab, 1), [tasks(target) if true == "masked_bce" else target], declared)
         assert "--loss" not in facts(honest, lab.bare).found["label"].line
         assert not any("--loss" in said for said in diagnoses(honest, lab.bare))
+
+
+@pytest.mark.parametrize("readout", [Pooled("mean", MLP((1,))), Pooled("sum", MLP((8, 1))), NodeMLP(MLP((8, 1)))])
+def test_gradients_of_classes_that_are_squared_errors_are_questioned(lab: Any, readout: Readout) -> None:
+    """One output: a target of 0 or 1 is named as such, another one as one of several causes. ``2 (o - y)`` may be any
+    number, and ``p - y`` one of two."""
+    model = linear(lab, 1).clone(readout=readout)
+    for target in (1.0, 2.75):
+        seen = sent(lab, model, [target], "mse")
+        wrong = dataclasses.replace(seen, loss="bce")
+        (because,) = (said for said in diagnoses(wrong, lab.bare) if "--loss mse" in said)
+        line, whole = facts(wrong, lab.bare).found["label"].line, target < 2
+        assert f"with the target {target:g}" in because and ("to rounding" in because) == whole
+        assert ("give --loss mse" in line) == whole, line
+        assert not (whole and any("times that of the loss" in said for said in diagnoses(wrong, lab.bare)))
+        for change in ({"scaled": True}, {"pruned": True}, {"batch_size": 2}, {"noise": 1e-9}):
+            other = dataclasses.replace(wrong, **change)
+            assert squared_target(Evidence(other, lab.bare, other.noise)) is None
+    for label in (0, 1):
+        honest = sent(lab, model, [label], "bce")
+        assert squared_target(Evidence(honest, lab.bare)) is None
 
 
 def test_counts_that_exclude_nothing_are_not_told(lab: Any) -> None:
