@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from jgleak.attacks.attack import LATE, Reconstruction
+from jgleak.attacks.census.distinct import DIFFER, differing
 from jgleak.attacks.distance import Fit
 from jgleak.features import FeatureSpace
 from jgleak.federated import Observation
@@ -29,7 +30,7 @@ class Outcome(NamedTuple):
         known noise. ``part``: some graphs of a batch, each with its own part of the update. ``approximation``: there is
         a graph, and its gradient is another one or unknown. ``nothing``: there is no graph.
       text: for a part or an approximation its description; else empty.
-      hints: what to try next, where the graph was not found.
+      hints: what to try next, where the graph was not found; what leaves fewer graphs, where several were.
     """
 
     kind: str
@@ -55,12 +56,12 @@ def outcome(
       exact: other attacks that find whole graphs and can run on this observation, for a hint.
     """
     if not found.graphs:
-        hints = *_hints(found.stop, noise), *_training(observation)
+        hints = *_hints(found.stop, noise), *_training(observation, late=found.stop == "time")
         stated = None if space is None or found.stop == "time" else space.degree
         return Outcome(NOTHING, "", hints if stated is None else (*hints, DEGREE.format(stated)))
     fit, distance = Fit.of(observation, noise), found.gradient_distance
     if distance is not None and distance <= fit.most and fit.informative:
-        return Outcome(FOUND, "", ())
+        return Outcome(FOUND, "", tuple(_shorter(found, space)) if observation.batch_size == 1 else ())
     if found.members and len(found.members) < observation.batch_size:
         text = f"{len(found.members)} of the {observation.batch_size} graphs of the batch; the others were not found"
         return Outcome(PART, text, ())
@@ -71,6 +72,23 @@ def outcome(
     )
     other = f"another attack ({', '.join(exact)}), or more" if exact else "more"
     return Outcome(APPROXIMATION, text, (f"{other} steps and restarts{',' if exact else ''} may find the graph",))
+
+
+def _shorter(found: Reconstruction, space: FeatureSpace | None) -> Iterator[str]:
+    """What would leave fewer graphs of a list that has graphs of several sizes, or with nodes of the same features."""
+    certificate, sizes = found.certificate, sorted(graph.n for graph in found.graphs)
+    if certificate is None or len(sizes) < 2:
+        return
+    if sizes[0] < sizes[-1] and not certificate.n_known:
+        fewest = f"{sizes[0]} nodes {sizes.count(sizes[0])}"
+        yield (
+            f"the {len(sizes)} graphs have {sizes[0]} to {sizes[-1]} nodes, of {fewest}: where their number or a bound "
+            "on it is known, --n or --max-n leaves fewer"
+        )
+    differ = sum(map(differing, found.graphs))
+    stated = space is not None and space.degree is not None and not space.edge_classes
+    if stated and 0 < differ < len(sizes) and DIFFER not in certificate.conditions:
+        yield f"in {differ} of the {len(sizes)} no two nodes have the same features: if that is known, --distinct-nodes"
 
 
 def _hints(stop: str, noise: float | None) -> tuple[str, ...]:
@@ -88,18 +106,24 @@ def _hints(stop: str, noise: float | None) -> tuple[str, ...]:
     )
 
 
-def _training(observation: Observation) -> tuple[str, ...]:
-    """What to check where the file states local training: under other numbers nothing has the update."""
+def _training(observation: Observation, *, late: bool) -> Iterator[str]:
+    """What to check where the file states local training: under other numbers nothing has the update, and under true
+    ones an attack that was not ``late`` may have lost the path of the weights."""
     local = observation.local
     if local is None:
-        return ()
+        return
     said = {"rate": f"{local.rate:g}", "steps": local.steps, "loader": local.loader}
     given = ", ".join(f"{name}={value}" for name, value in said.items())
-    return (
+    yield (
         f"the file states how the client trained: LocalTraining({given}) of batch_size={observation.batch_size}; where "
         "a number is wrong (steps are those of all passes together, loader the graphs of a step, None: all), no graph "
-        "has this update",
+        "has this update"
     )
+    if local.steps > 1 and not late:
+        yield (
+            f"where these numbers are right, the weights may have moved too far in {local.steps} steps of "
+            f"{local.rate:g} to be followed: of a round with a smaller rate or fewer steps more comes back"
+        )
 
 
 def ended_by_time(stop: str, reason: str | None) -> bool:

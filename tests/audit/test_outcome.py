@@ -1,17 +1,23 @@
-"""What is said of an answer without a graph."""
+"""What is said of an answer without a graph, and of one with many."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 from jgleak import Reconstruction
+from jgleak.attacks.census.distinct import DIFFER
+from jgleak.attacks.certificate import Certificate
 from jgleak.audit.outcome import outcome
 from jgleak.datasets import MOLECULE_SPACE
+from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import LocalTraining, Observation
 from jgleak.gnn import standard
+from jgleak.graph import Graph
 
 
 @pytest.mark.parametrize("stop", ["nothing assembled", "time"])
@@ -22,5 +28,32 @@ def test_numbers_of_local_training_are_named_as_what_to_check(stop: str) -> None
     one = Observation(model, params, params, "bce", batch_size=3)
     steps = dataclasses.replace(one, protocol="fedavg", local=LocalTraining(0.05, 6, loader=1))
     plain, hints = (set(outcome(seen, Reconstruction((), None, stop), None).hints) for seen in (one, steps))
-    (training,) = hints - plain
+    training, *moved = sorted(hints - plain)
     assert plain < hints and "LocalTraining(rate=0.05, steps=6, loader=1) of batch_size=3" in training
+    assert len(moved) == (stop != "time") and all("smaller rate or fewer steps" in said for said in moved)
+    single = dataclasses.replace(steps, local=LocalTraining(0.05, 1))
+    assert not any("fewer steps" in said for said in outcome(single, Reconstruction((), None, stop), None).hints)
+
+
+def test_what_would_leave_fewer_graphs_of_a_list_is_said() -> None:
+    """The size, where graphs of several sizes are listed and it is not known; that nodes differ, where a feature states
+    degrees, for which that is used."""
+    space = FeatureSpace((onehot("kind", "abc"), onehot("degree", range(4))), degree="degree")
+    model = standard(space.width, hidden=4)
+    params = model.initial(key=jax.random.key(0))
+    seen = Observation(model, params, params, "bce")
+    path = np.array([[0, 1], [1, 2]])
+    differ, alike = (Graph(np.array([[a, 1], [b, 2], [c, 1]]), path) for a, b, c in ((0, 1, 2), (0, 1, 0)))
+    pair = Graph(np.array([[0, 1], [1, 1]]), np.array([[0, 1]]))
+
+    def said(*graphs: Graph, known: bool = False, within: FeatureSpace = space, conditions: Any = ()) -> list[str]:
+        certificate = Certificate("k_graphs", len(graphs), 40, known, 0.0, conditions)
+        return list(outcome(seen, Reconstruction(graphs, 0.0, "match", certificate=certificate), None, within).hints)
+
+    size, names = said(differ, alike, pair)
+    assert size.startswith("the 3 graphs have 2 to 3 nodes, of 2 nodes 1:") and "--n or --max-n" in size
+    assert names.startswith("in 2 of the 3 no two nodes") and "--distinct-nodes" in names
+    assert said(differ, pair) == [size.replace("3 graphs", "2 graphs")], "all nodes differ"
+    assert said(differ, alike) == [names.replace("2 of the 3", "1 of the 2")] and not said(pair)
+    assert not said(differ, pair, known=True) and not said(differ, alike, conditions=(DIFFER,))
+    assert not said(differ, alike, within=dataclasses.replace(space, degree=None))
