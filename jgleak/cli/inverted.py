@@ -31,22 +31,21 @@ def show(one: Inverted, console: Console, verbose: bool) -> None:
     late = ended_by_time(one.found.stop, one.found.info.get("reason"))
     lost = lost_to_compilation(seconds, compiling) if late else None
     if lost is not None and not one.found.graphs and compiling > seconds / 2:  # no search to speak of took place
-        _show_nothing(one, console, f": {lost}")
+        _show_nothing(one, console, lost)
         return
     console.print(f"{seconds:.1f} s, of which {compiling:.1f} s compiling")
     if one.found.graphs:
         _show_found(one, console, verbose)
     else:
-        reason = one.found.info.get("reason")
-        _show_nothing(one, console, f" ({one.found.stop}){f': {reason}' if reason else ''}")
+        _show_nothing(one, console, one.found.info.get("reason"))
     if lost is not None:
         console.print(Text(lost), soft_wrap=True)
     if one.beside is not None and one.found.graphs:
         console.print(Text(f"beside the truth: {_truth(one.beside._asdict())}"), soft_wrap=True)
 
 
-def _show_nothing(one: Inverted, console: Console, cause: str) -> None:
-    console.print(Text(f"nothing found{cause}"), soft_wrap=True)
+def _show_nothing(one: Inverted, console: Console, cause: str | None) -> None:
+    console.print(Text(f"nothing found ({one.found.stop}){f': {cause}' if cause else ''}"), soft_wrap=True)
     _show_notes(one, console)
     for sentence in one.why:
         console.print(Text(f"because {sentence}"), soft_wrap=True)

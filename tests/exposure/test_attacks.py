@@ -20,7 +20,7 @@ from jgleak.exposure.dropout import dropping
 from jgleak.exposure.findings.attacks import attacks
 from jgleak.exposure.registry import FINDINGS, exposure_of
 from jgleak.federated import Knowledge, LocalTraining
-from jgleak.gnn import BatchNorm, NodeScores, standard
+from jgleak.gnn import MLP, BatchNorm, GCNConv, NodeMLP, NodeScores, standard
 from jgleak.graph import GraphBatch
 from jgleak.metrics import score
 from jgleak.names.attacks import BASELINES
@@ -52,6 +52,22 @@ def test_the_census_finds_the_graph_where_it_is_said_to_apply() -> None:
 
 def some_a_step(loader: int, graphs: int = 3) -> Clients:
     return Clients(batch_size=graphs, nodes=4, local=LocalTraining(0.01, -(-graphs // loader), loader=loader))
+
+
+def test_attacks_by_spans_that_may_be_full_are_said_to_find_nothing_then() -> None:
+    """As the finding about spans says: 10 x 32 holds 9 rows. Where only a later span may be full, neither says so."""
+    model = pooled().clone(readout=NodeMLP(MLP((16, 2)), see_input=False))
+    for nodes, full in ((9, False), (10, True)):
+        deployment = Deployment(model, SPACE, Clients(nodes=nodes))
+        found, (spans,) = standing(deployment), FINDINGS["spans"](deployment)
+        for name in ("census", "grain"):
+            said = f"{name} applies, but {name} finds nothing where more than 9 of up to 10 rows differ"
+            assert (said in found[name].what) == full and (full or "applies." in found[name].what)
+        assert ("census and grain find nothing" in spans.what) == full and "nothing" not in found["dlg"].what
+    layers = pooled().layers[0], pooled().layers[1].clone(conv=GCNConv(3, bias=True))
+    later = Deployment(pooled().clone(layers=layers), SPACE, Clients(nodes=9))
+    (spans,) = FINDINGS["spans"](later)
+    assert spans.what.startswith("Some spans") and "nothing" not in standing(later)["census"].what
 
 
 @pytest.mark.parametrize("lit", [0.0, 100.0])

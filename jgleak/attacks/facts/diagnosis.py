@@ -20,7 +20,7 @@ from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation, flatten
-from jgleak.gnn import Pooled
+from jgleak.gnn import GNN, Pooled
 from jgleak.plural import counted
 
 MOVED = 0.08
@@ -226,6 +226,14 @@ def _skipped(evidence: Evidence) -> Iterator[str]:
         )
 
 
+def _ends_straight(model: GNN) -> bool:
+    """Every node sends the same gradient back to the last convolution, whose own then has a dimension a graph."""
+    last = model.layers[-1]
+    return (
+        model.readout.additive == "pooled" and model.jumping.keeps == "last" and last.plain and last.act == "identity"
+    )
+
+
 def _ranks(evidence: Evidence) -> Iterator[str]:
     """Spans with fewer dimensions than there are different nodes lack rows of some neighbourhoods."""
     observation, least = evidence.observation, different_nodes(evidence).value
@@ -237,7 +245,15 @@ def _ranks(evidence: Evidence) -> Iterator[str]:
                 continue
             span = Subspace.of_gradient(site.gradient, noise=evidence.noise)
             place = "the readout" if site.name == "readout" else f"convolution {hop + 1}"
-            if span.full:
+            if hop == observation.model.depth - 1 and _ends_straight(observation.model):
+                if span.rank < least:
+                    yield (
+                        f"the gradient of {place} has rank {span.rank}, as always where no activation stands between "
+                        "it and the pooling (every node of a graph sends the same gradient back): neighbourhoods are "
+                        "counted, but not checked there. The graph's size (--n, --max-n), public graphs (--auxiliary) "
+                        "and more time help to count; with an activation there the gradient would check them"
+                    )
+            elif span.full:
                 yield f"the gradient of {place} has the largest rank its width allows, {span.rank}: it excludes nothing"
             elif span.rank < least:
                 yield (

@@ -75,7 +75,7 @@ def passing_words(
         one-hot feature, or normalised ones of which too few are absent. Or words leave too many numbers open.
     """
     if not subspace.informative:
-        raise TooManyCandidates("the input gradient spans the whole input space (or nothing)")
+        raise TooManyCandidates(f"the input gradient says nothing about nodes: {subspace.fault}")
     words, unity = _functionals(space, subspace)
     tolerances, marks, values = subspace.margin.tolerances, _marks(space), _values(space)
     free = _free(np.r_[words[marks], unity[None]], len(values), tolerances)
@@ -203,7 +203,7 @@ def _rows(
         if shown is not None:
             found += list(shown @ space.T)
             continue
-        parts = _partition(patterns @ space, local, tolerances)
+        parts = _partition(patterns @ space, local, tolerances, clock)
         for chosen in range(parts.shape[0]):
             others = np.delete(parts, chosen, axis=0)
             kept = _null(others, tolerances)
@@ -213,9 +213,13 @@ def _rows(
 
 
 def _partition(
-    patterns: Float[np.ndarray, "K r"], one: Float[np.ndarray, " r"], tolerances: SpanTolerances
+    patterns: Float[np.ndarray, "K r"],
+    one: Float[np.ndarray, " r"],
+    tolerances: SpanTolerances,
+    clock: Clock | None = None,
 ) -> Float[np.ndarray, "p r"]:
-    """As many patterns (or complements) as possible that add up to ``one``."""
+    """As many patterns (or complements) as possible that add up to ``one``; where ``clock`` ends the linear programme,
+    the first pattern and its complement."""
     scale = np.linalg.norm(one)
     if scale == 0:
         return np.zeros((0, one.size))
@@ -231,6 +235,7 @@ def _partition(
         b_ub=np.r_[one + slack, slack - one],
         bounds=(0.0, 1.0),
         method="highs-ds",
+        options={} if clock is None else {"time_limit": max(clock.left, 0.0)},
     )
     if result.status == 0:
         used = choice[result.x > 0.5]

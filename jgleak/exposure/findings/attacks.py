@@ -11,6 +11,7 @@ from jgleak.exposure.changes import Neighbours
 from jgleak.exposure.dark_units import DarkUnits, dark_units
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import Finding
+from jgleak.exposure.findings.spans import SPANNED, crowd
 from jgleak.exposure.recorded import how_often
 from jgleak.names.attacks import BASELINES
 
@@ -55,9 +56,9 @@ def _finding(deployment: Deployment, group: Mapping[str, Standing]) -> Finding:
     details = {"attacks": needs, "turns": list(standing.turns)}
     if standing.refusal is None:
         dark = dark_units(deployment) if "census" in group else DarkUnits()
-        hardly = (
-            ", but census will hardly find a graph: at these weights random ones leave too few units dark" * dark.few
-        )
+        few = "census will hardly find a graph: at these weights random ones leave too few units dark" * dark.few
+        buts = [but for but in (_crowded(deployment, group), few) if but]
+        hardly = f", but {'; and '.join(buts)}" if buts else ""
         told = f"given {' and '.join(NEEDS[need] for need in standing.needs)}, " if standing.needs else ""
         return Finding(
             *(f"attack-{first}", "open", f"{said} {'applies' if one else 'apply'}{hardly}."),
@@ -77,4 +78,15 @@ def _finding(deployment: Deployment, group: Mapping[str, Standing]) -> Finding:
         f"applies with: {'; '.join(standing.turns)}" if standing.turns else "",
         f"attack:{first}",
         details,
+    )
+
+
+def _crowded(deployment: Deployment, group: Mapping[str, Standing]) -> str:
+    """Where attacks apply that see no node while as many differ as the ``spans`` finding says; else empty."""
+    named, found = [name for name in SPANNED if name in group], crowd(deployment)
+    if not named or found is None:
+        return ""
+    find = "finds" if len(named) == 1 else "find"
+    return (
+        f"{' and '.join(named)} {find} nothing where more than {found.most} of up to {found.rows} rows differ (spans)"
     )

@@ -14,7 +14,7 @@ from jgleak.attacks.facts.diagnosis import _altered, _columns, _loss, _mixed, _o
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import Silent
 from jgleak.federated import LocalTraining
-from jgleak.gnn import GNN, MLP, GATConv, GCNConv, Layer, LayerNorm, Pooled
+from jgleak.gnn import GNN, MLP, GATConv, GCNConv, Layer, LayerNorm, NodeMLP, Pooled
 
 from .known_updates import MOVED, NODES, NORMAL, PLAIN, SPACE, UNITS, WEIGHTS, evidence, model
 
@@ -190,3 +190,19 @@ def test_spans_that_lack_dimensions_or_exclude_nothing_are_said() -> None:
     for quiet in (second(5), second(6), second(2, pruned=True), second(2, **TWO), said(_ranks, evidence(NOISY))):
         assert not quiet
     assert "lacks 3 dimensions" in second(2, **ONE)
+
+
+@pytest.mark.parametrize("last", [{"act": "identity"}, {"act": "relu"}, {"act": "identity", "norm": LayerNorm()}])
+def test_one_dimension_a_graph_is_the_models_doing_where_nothing_bends_behind_it(last: dict[str, Any]) -> None:
+    """Every node sends the same gradient back, unless an activation or a norm stands between."""
+    layers = Layer(GCNConv(UNITS)), Layer(GCNConv(8), **last)
+    rows = np.outer(RNG.normal(size=UNITS), RNG.normal(size=8))
+    for readout, straight in (
+        (Pooled("mean", MLP((2,))), len(last) == 1),
+        (NodeMLP(MLP((2,)), see_input=False), False),
+    ):
+        built = GNN(SPACE.width, layers, readout)
+        words = said(_ranks, evidence(PLAIN, built=built, back={"layers_1/conv/kernel": rows}))
+        straight &= last["act"] == "identity"
+        assert ("as always where no activation stands" in words) == straight, words
+        assert ("true neighbourhoods lie outside its span" in words) != straight

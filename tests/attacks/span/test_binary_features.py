@@ -240,6 +240,14 @@ def test_a_partition_is_as_fine_as_patterns_and_complements_allow(patterns: np.n
     assert _partition(patterns, 0.0 * one, TOLERANCES).shape == (0, one.size)
 
 
+def test_the_clock_ends_a_linear_programme() -> None:
+    """Then the first pattern and its complement are taken: of as many rows, the search goes on or ends by itself."""
+    whole = marked(4, (0,), (1,), (2,), (3,))
+    assert len(_partition(whole, np.ones(4), TOLERANCES, HELD)) == 4
+    ended = _partition(whole, np.ones(4), TOLERANCES, Budget(time_limit=1e-9).start())
+    np.testing.assert_array_equal(ended, [[1, 0, 0, 0], [0, 1, 1, 1]])
+
+
 def test_patterns_that_rounding_moves_are_one_and_the_commonest_is_first() -> None:
     """Each the mean of its copies."""
     near = 0.5 * TOLERANCES.word_entry
