@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from jgleak.attacks.facts.evidence import UNSURE, Evidence, Kernel
 from jgleak.attacks.facts.fact import LINEAR, NOISE, PROTOCOLS, Fact, Silent
 from jgleak.attacks.noise import RATE
+from jgleak.attacks.span.binary_features import absent_columns
 
 APART = 1e-2
 """Relative distance from the row of an absent value from which a value occurs; rounding is far below."""
@@ -15,13 +16,17 @@ APART = 1e-2
 SAME = 1e-3
 """Relative distance within which normalised rows are those of absent values."""
 
+UNLIKE = 1.3
+"""Two means of columns that are taken for those of absent values differ by this factor. Rows of values that the same
+nodes have are then ``SAME`` only where they are nearer than ``APART`` to those of absent values."""
+
 
 def feature_values(evidence: Evidence) -> Fact:
     """Values that occur; others may occur as well, in nodes that got no gradient.
 
     Row ``j`` of a first kernel's gradient is ``sum_v x_vj d_v``: exactly zero, in every step, where no node has the
     value. Normalised columns (``x = (raw - mean) / std``) make it ``(sum_v raw_vj d_v - mean_j t) / std_j`` with one
-    ``t`` for all columns, which most columns show: those of absent values.
+    ``t`` for all columns, which the columns of absent values show.
 
     Raises:
       Silent: nothing shows which rows are absent values'.
@@ -102,11 +107,15 @@ def _beside_absent(evidence: Evidence, kernel: Kernel) -> Bool[np.ndarray, " m"]
     if columns.size < 4:
         raise Silent("columns are normalised, and too few are there to tell the rows of absent values")
     rows = gradient[columns] * (space.std[columns] / space.mean[columns])[:, None]
-    absent = np.median(rows, axis=0)
-    size = float(np.linalg.norm(absent))
-    apart = np.linalg.norm(rows - absent, axis=1)
-    if size == 0.0 or np.sum(apart <= SAME * size) <= columns.size / 2:
+    group = absent_columns(rows, SAME * np.linalg.norm(rows, axis=1), space.mean[columns], UNLIKE)
+    if group is None:
         raise Silent("columns are normalised, and no row stands out as that of absent values")
+    absent = np.median(rows[group], axis=0)
+    size, apart = float(np.linalg.norm(absent)), np.linalg.norm(rows - absent, axis=1)
+    if size == 0.0:
+        raise Silent("columns are normalised, and the rows of absent values are zero")
+    if _along_one_direction(rows - absent):
+        raise Silent("columns are normalised, and all rows are multiples of one, of which some agree by chance")
     error = _scaled_error(kernel, space.mean, space.std, columns)
     found = np.zeros(space.width, bool)
     found[columns[apart > APART * size + UNSURE * error]] = True
@@ -117,3 +126,10 @@ def _scaled_error(
     kernel: Kernel, mean: Float[np.ndarray, " m"], std: Float[np.ndarray, " m"], columns: np.ndarray
 ) -> Float[np.ndarray, " c"]:
     return np.linalg.norm(kernel.error[columns] * (std[columns] / mean[columns])[:, None], axis=1)
+
+
+def _along_one_direction(rows: Float[np.ndarray, "c D"]) -> bool:
+    """True where all rows are multiples of one: then numbers that are not absent may agree, as where all nodes have one
+    gradient and the means are of these nodes."""
+    values = np.linalg.svd(rows, compute_uv=False)
+    return values.size < 2 or bool(values[1] <= APART * values[0])
