@@ -12,7 +12,10 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from typer.testing import CliRunner
 
+from jgleak.audit.certified import read
+from jgleak.cli import app
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.features import ogb_bonds
 from jgleak.features.atoms import OGB
@@ -128,6 +131,30 @@ def test_flax_trees_of_both_kinds_and_maps_inside_a_layer() -> None:
     gin, norm, act = run("inside", GIN=GIN, Linear=Linear, BatchNorm=BatchNorm)["fedgraph"]
     assert [called(step) for step in gin.inside] == ["nn.0", "nn.1", "relu", "nn.3"]
     assert (norm.name, act) == ("conv1.nn.4", "relu")
+
+
+@pytest.mark.long
+def test_a_network_of_words_from_its_articles_to_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guide's lines and commands, with what it says that they print; the best graph is the client's."""
+    monkeypatch.chdir(tmp_path)
+    client = run("words")["client"]
+    (section,) = re.findall(r"\n## A network of words\n(.*?)\n## ", GUIDE, re.DOTALL)
+    (lines,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
+    check, *inversions = (line.split()[1:] for line in lines.splitlines())
+    said = CliRunner().invoke(app, check).stdout
+    assert "census applies." in said and "with room for 63" in said
+    crowded = CliRunner().invoke(app, [*check[:-1], "200"]).stdout
+    assert "finds nothing where more than 80 of up to 200 rows differ" in " ".join(crowded.split())
+    certificates = list[str]()
+    for number, words in enumerate(inversions):
+        shown = CliRunner().invoke(app, [*words, "--out", str(number)])
+        assert shown.exit_code == 0, shown.output
+        (one,) = [line for line in shown.stdout.splitlines() if line.startswith("certificate: ")]
+        certificates.append(one)
+        assert read(tmp_path / str(number) / "reconstruction.json").graphs[0].isomorphic(client)
+    every, sized, differing = certificates
+    assert "exactly 5 graphs among connected graphs of up to 40 nodes" in every and "exactly 5 graphs" in section
+    assert "no other graph among connected graphs of 8 nodes" in sized and "no other graph" in differing
 
 
 def test_layers_that_embed_the_attributes_of_bonds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
