@@ -49,8 +49,6 @@ def possible(
         total = np.zeros((1, number + 1))
         total[0, group], total[0, -1] = weight, -weight
         found = nonnegative(np.r_[widened, total], np.r_[right, weight * least], limits.solver_rounds, clock, begun)
-        if found is None and clock.left <= 0:
-            break
         if found is not None and found[1] > limit:
             excluded[group] = True
             continue

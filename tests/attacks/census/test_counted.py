@@ -174,6 +174,22 @@ def test_a_clock_that_has_ended_stops_the_search_at_its_next_look() -> None:
     assert cut[-1] is None and 0 < len(cut) - 1 < 256
 
 
+@pytest.mark.parametrize("unit", [1e-7, 1e7])
+def test_the_unit_of_the_equations_decides_nothing(unit: float) -> None:
+    """Also where they are fewer than the counts, of which two have one column."""
+    system, true = np.random.default_rng(4).normal(size=(2, 3))[:, [0, 1, 2, 2]], np.array([1, 0, 2, 1])
+    right = system @ true + 0.1
+    near, other = (
+        within_sphere(one * system, one * right, n=4, radius=2.0 * one, clock=FOREVER, steps=10_000)
+        for one in (1.0, unit)
+    )
+    wanted = {
+        tuple(x) for x in product(range(5), repeat=4) if sum(x) == 4 and np.linalg.norm(system @ x - right) <= 2.0
+    }
+    assert len(wanted) > 3 and {tuple(x) for x in near if x is not None} == wanted
+    assert {tuple(x) for x in other if x is not None} == wanted
+
+
 def test_steps_are_partial_vectors_that_are_looked_at() -> None:
     """No entry settled, one of them 0 or 1: three looks, the whole vectors beside."""
     for steps, ends in ((3, False), (2, True)):

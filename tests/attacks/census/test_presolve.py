@@ -78,6 +78,28 @@ def test_a_group_that_is_excluded_is_not_split(monkeypatch: pytest.MonkeyPatch) 
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("lost", [(), (1,), (1, 2)])
+def test_a_group_that_passes_is_split_without_what_its_solution_uses(
+    monkeypatch: pytest.MonkeyPatch, lost: tuple[int, ...]
+) -> None:
+    """The first column is the solution; the second and the fourth together are another, in which the second is larger:
+    the test of the last two shows it too. A test that finds no solution counts as passed."""
+    system, asked, solver = (
+        np.array([[1.0, 0.0, 0, 1, 0], [1, 0.25, 0, 0, 0], [0, 0, 1, 0, 1]]),
+        [0],
+        presolve.nonnegative,
+    )
+
+    def counted(*given: Any) -> Any:
+        asked[0] += 1
+        return None if asked[0] in lost else solver(*given)
+
+    monkeypatch.setattr(presolve, "nonnegative", counted)
+    given = {"solution": np.eye(5)[0], "least": 0.5, "limit": 1e-5, "settings": DEFAULTS, "clock": FOREVER}
+    assert possible(system, np.array([1.0, 1, 0]), **given).tolist() == [True, True, False, True, False]
+    assert asked[0] <= 5
+
+
 def test_without_time_everything_is_possible() -> None:
     ended = Budget(time_limit=1e-9).start()
     system = np.eye(3)
