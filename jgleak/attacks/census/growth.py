@@ -97,28 +97,27 @@ class Assembly:
     def graphs(self) -> Iterator[Assembled]:
         """Every connected graph of this census, each isomorphism class once; see ``exhausted`` afterwards."""
         start = min(self.counts, key=lambda k: (self.counts[k], -len(self.neighbours[k]), k))
+        if not self.neighbours[start]:  # it stands alone
+            if self.counts == {start: 1}:
+                yield Assembled((start,), (), ())
+            return
         left = {**self.counts, start: self.counts[start] - 1}
         level = [PartialGraph((start,), (), (), (self.neighbours[start],), _frozen(left), (0,))]
         while level:
-            following, done, ended = _Different(self.classes), _Different(self.classes), False
+            following, done = _Different(self.classes), _Different(self.classes)
             for partial in level:
                 self.steps += 1
-                ended = self.steps > self.most or self.clock.left <= 0
-                if ended:
-                    self.exhausted = False
+                if self.steps > self.most or self.clock.left <= 0:
+                    self.exhausted, level = False, []
                     break
                 for grown in self._grow(partial):
                     closed = not any(grown.needs)
                     if closed and grown.left:
                         continue
                     (done if closed else following).add(grown)
+            else:
+                level = self._kept(following.graphs)
             yield from (Assembled(partial.blocks, partial.edges, partial.along) for partial in done.graphs)
-            if ended:
-                return
-            level = self._kept(following.graphs)
-            if not level and not done.graphs and len(self.counts) == 1 and not self.neighbours[start]:
-                yield Assembled((start,), (), ())
-                return
 
     def _kept(self, level: list[PartialGraph]) -> list[PartialGraph]:
         if self.beam is None or len(level) <= self.beam:

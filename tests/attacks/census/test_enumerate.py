@@ -35,11 +35,10 @@ from jgleak.features import FeatureSpace, binary, onehot
 from jgleak.federated import Knowledge, LocalTraining, fedavg, fedsgd
 from jgleak.gnn import standard
 from jgleak.graph import Graph
+from tests.clocks import HELD as FOREVER
 from tests.clocks import Ticking
 
 from .brute import small_graphs
-
-FOREVER = Budget(time_limit=1e6).start()
 
 ALIKE = FeatureSpace((onehot("kind", (0, 1)),))
 """Features that state no degree."""

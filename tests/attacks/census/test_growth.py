@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -21,9 +23,10 @@ Census = tuple[tuple[tuple[int, tuple[int, ...]], int], ...]
 """How many nodes have so many neighbours, with so many of their own."""
 
 
-def census_of(tree: nx.Graph) -> Census:
-    degree = dict(tree.degree)
-    around = Counter((degree[v], tuple(sorted(degree[u] for u in tree[v]))) for v in tree)
+def census_of(graph: nx.Graph, classes: int = 1) -> Census:
+    degree = dict(graph.degree)
+    beside = {v: [(u, edge.get("along", 0)) for u, edge in graph[v].items()] for v in graph}
+    around = Counter((degree[v], tuple(sorted(classes * degree[u] + k for u, k in beside[v]))) for v in graph)
     return tuple(sorted(around.items()))
 
 
@@ -41,17 +44,23 @@ def most_alike() -> tuple[Census, list[nx.Graph]]:
 
 
 def assembly(
-    census: Census, beam: int | None = None, guide: Callable[[PartialGraph], float] | None = None, most: int = 10**6
+    census: Census,
+    beam: int | None = None,
+    guide: Callable[[PartialGraph], float] | None = None,
+    most: int = 10**6,
+    classes: int = 1,
 ) -> Assembly:
     roots = np.array([degree for (degree, _), _ in census])
     nothing = np.zeros((roots.size, 0))
-    blocks = Blocks(roots, roots, tuple(around for (_, around), _ in census), nothing, nothing, np.zeros(roots.size), 0)
+    neighbours = tuple(around for (_, around), _ in census)
+    blocks = Blocks(roots, roots, neighbours, nothing, nothing, np.zeros(roots.size), 0, classes=classes)
     counts = np.array([count for _, count in census])
     return Assembly(blocks, counts, clock=FOREVER, most=most, beam=beam, guide=guide)
 
 
 def made(one: Assembled) -> nx.Graph:
-    graph = nx.Graph(one.edges)
+    graph = nx.Graph()
+    graph.add_edges_from((*edge, {"along": k}) for edge, k in zip(one.edges, one.along, strict=True))
     assert sorted(graph) == list(range(len(one.blocks)))
     return graph
 
@@ -70,6 +79,48 @@ def test_every_tree_of_a_census_grows_once() -> None:
         assert all(only_one(tree, grown) for tree in wanted)
 
 
+def connected(most: int) -> list[nx.Graph]:
+    """All of two to so many nodes, most with rings."""
+    return [graph for graph in nx.graph_atlas_g() if 1 < len(graph) <= most and nx.is_connected(graph)]
+
+
+def test_every_graph_of_a_census_grows_once() -> None:
+    alike = defaultdict[Census, list[nx.Graph]](list)
+    for graph in connected(6):
+        alike[census_of(graph)].append(graph)
+    assert sum(map(len, alike.values())) == 142
+    for census, wanted in alike.items():
+        grown = [made(one) for one in assembly(census).graphs()]
+        assert len(grown) == len(wanted) and all(only_one(graph, grown) for graph in wanted)
+
+
+def classed(plain: nx.Graph) -> Iterator[nx.Graph]:
+    """The graph with each of its edges in one of two classes."""
+    for classes in product(range(2), repeat=plain.size()):
+        graph = nx.Graph(plain)
+        nx.set_edge_attributes(graph, dict(zip(graph.edges, classes, strict=True)), "along")
+        yield graph
+
+
+def test_every_graph_grows_once_with_each_way_to_class_its_edges() -> None:
+    """Of six nodes those with three edges each, one of the second class: which one it is no node sees."""
+    same, alike = (
+        nx.algorithms.isomorphism.categorical_edge_match("along", None),
+        defaultdict[Any, list[nx.Graph]](list),
+    )
+    cubic = [graph for graph in connected(6) if len(graph) == 6 and set(dict(graph.degree).values()) == {3}]
+    matched = [one for graph in cubic for one in classed(graph) if {k for _, k in one.degree(weight="along")} == {1}]
+    for graph in (*(one for plain in connected(4) for one in classed(plain)), *matched):
+        others = alike[census_of(graph, classes=2)]
+        if not any(nx.is_isomorphic(graph, other, edge_match=same) for other in others):
+            others.append(graph)
+    assert [len(wanted) for census, wanted in alike.items() if sum(number for _, number in census) == 6] == [3]
+    for census, wanted in alike.items():
+        grown = [made(one) for one in assembly(census, classes=2).graphs()]
+        assert len(grown) == len(wanted)
+        assert all(any(nx.is_isomorphic(graph, one, edge_match=same) for one in grown) for graph in wanted)
+
+
 def test_a_beam_keeps_some_parts_and_says_so() -> None:
     """What it leaves are trees of the census, each once; a wide one leaves all."""
     census, wanted = most_alike()
@@ -79,6 +130,9 @@ def test_a_beam_keeps_some_parts_and_says_so() -> None:
     grown = [made(one) for one in narrow.graphs()]
     assert not narrow.exhausted and len(grown) < len(wanted)
     assert all(any(nx.is_isomorphic(graph, tree) for tree in wanted) for graph in grown)
+    parts = [partial_of((k,), (), ()) for k in range(9)]
+    kept = assembly(census, beam=7)._kept(parts)
+    assert len({part.blocks for part in kept}) == len(kept) == 7 and set(kept) < set(parts)
     again = assembly(census, beam=1)
     assert [one.edges for one in again.graphs()] == [one.edges for one in assembly(census, beam=1).graphs()]
 
@@ -116,6 +170,18 @@ def test_growing_ends_at_the_limit_of_parts(most: int) -> None:
 def test_a_single_node_grows_into_itself() -> None:
     growing = assembly((((0, ()), 1),))
     assert [one.blocks for one in growing.graphs()] == [(0,)] and growing.exhausted
+    for census in ((((0, ()), 2),), (((0, ()), 1), ((1, (1,)), 2))):
+        assert not list(assembly(census).graphs()), "nothing connects it to others"
+
+
+def test_every_partial_graph_is_one_step() -> None:
+    """A pair grows from one node, a path of three from its middle, to which the first end is added."""
+    pair, path = (((1, (1,)), 2),), (((1, (2,)), 2), ((2, (1, 1)), 1))
+    for census, steps in ((pair, 1), (path, 2)):
+        growing = assembly(census, most=steps, beam=1)  # which leaves nothing out
+        assert len(list(growing.graphs())) == 1 and growing.exhausted and growing.steps == steps
+        fewer = assembly(census, most=steps - 1)
+        assert not list(fewer.graphs()) and not fewer.exhausted
 
 
 def partial_of(blocks: tuple[int, ...], edges: Edges, along: tuple[int, ...]) -> PartialGraph:

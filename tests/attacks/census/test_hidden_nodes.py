@@ -28,6 +28,7 @@ from jgleak.features import FeatureSpace, binary, pyg_atoms
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled, standard
 from jgleak.graph import Graph
+from tests.clocks import HELD as FOREVER
 from tests.library_atoms import described
 
 DATA = load("embedded")
@@ -44,7 +45,6 @@ LIBRARY = pyg_atoms()
 GIN = standard(LIBRARY.width, "gin", Pooled(mlp=MLP((16, 2))), hidden=32, last_act=True, bias=True)
 WEIGHTS = some_params(GIN)
 
-FOREVER = Budget(time_limit=1e6).start()
 
 BITS = FeatureSpace(tuple(binary(name) for name in "abcdef"))
 """Bits alone: a node may have none of them."""

@@ -30,8 +30,8 @@ from jgleak.federated.observation import flatten, unflatten
 from jgleak.gnn import GNN
 from jgleak.graph import Graph
 from jgleak.interop.weights import mean_gradient, rounding
+from tests.clocks import HELD as FOREVER
 
-FOREVER = Budget(time_limit=1e6).start()
 ONE, OTHER = [0, 1, 1, 2, 0, 3], [0, 1, 2, 1, 0, 3]
 PLAIN, MOMENTUM = LocalTraining(0.1, 3), LocalTraining(0.03, 3, 0.9, 0.02)
 

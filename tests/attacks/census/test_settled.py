@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.census import settled as module
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.followed import followable
@@ -17,8 +17,8 @@ from jgleak.attacks.census.settled import Turn, settled
 from jgleak.attacks.census.system import Equations, Rules
 from jgleak.attacks.span.hops import Nodes
 from jgleak.federated import Knowledge, Observation
+from tests.clocks import HELD as FOREVER
 
-FOREVER = Budget(time_limit=1e6).start()
 POOLED = {"readout": "pooled", "readout_widths": (64,), "last_act": True}
 SYSTEM = Equations(np.eye(4), np.ones(4), np.arange(4))
 LEVELS = Levels(Nodes(np.zeros((0, 1), np.int64), np.zeros((0, 1)), np.zeros(0, np.int64)), (), (), complete=True)
@@ -127,6 +127,21 @@ def test_whole_censuses_are_sought_further_out_until_there_is_one(problem: Censu
     for reach in (2.0, 4.0, 8.0):
         assert nearest(problem, {}, monkeypatch, 1.01 * least / reach)[1] == around(1.01 * least)
     assert nearest(problem, {}, monkeypatch, 0.99 * least / 8) == (None, [])
+
+
+def test_behind_a_sum_shares_are_numbers(problem: CensusProblem, monkeypatch: Any) -> None:
+    """The same whole censuses, four times as far off, as the counts that they are."""
+    monkeypatch.setattr(CensusProblem, "absolute", property(lambda _: True))
+    monkeypatch.setattr(module, "posed", lambda *_: (RULES, None, (np.eye(4)[[0, 2, 3]], 4 * GOAL)))
+    asked = list[tuple[int, ...]]()
+
+    def returned(_: Any, __: Any, ___: Any, shares: np.ndarray) -> np.ndarray:
+        asked.extend(tuple(one) for one in shares.tolist())
+        return np.arange(len(shares), 0.0, -1.0)
+
+    monkeypatch.setattr(module, "returned_distances", returned)
+    found = module._nearest(Turn(problem, SYSTEM, np.insert(4 * GOAL, 1, 0.0), 4 * 0.2), LEVELS, FOREVER)
+    assert asked == around(0.4) and found is not None and tuple(found[[0, 2, 3]]) == asked[-1]
 
 
 def test_too_many_blocks_are_not_searched_and_a_search_that_is_cut_is_none(

@@ -28,8 +28,8 @@ from jgleak.attacks.span.hops import next_hop_count, one_hop_count
 from jgleak.attacks.span.leak_points import leak_points
 from jgleak.federated import Knowledge
 from jgleak.graph import Graph
+from tests.clocks import HELD as FOREVER
 
-FOREVER = Budget(time_limit=1e6).start()
 POOLED = {"readout": "pooled", "readout_widths": (64,), "last_act": True}
 
 

@@ -112,17 +112,32 @@ class Drawn(np.random.Generator):
         return self.number
 
 
+def weight(energies: Sequence[float], temperatures: np.ndarray) -> float:
+    """How likely graphs of these energies are at these temperatures, beside others."""
+    return float(np.exp(-np.sum(np.array(energies) / temperatures)))
+
+
 @pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.parametrize("number", [0.0, 0.999])
-def test_neighbouring_temperatures_exchange_what_is_better_and_at_times_what_is_worse(side: int, number: float) -> None:
-    """Each of five graphs with at most one other; a better one always goes to the lower temperature."""
-    temperatures = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
-    before = [5.0, 4.0, 4.5, 6.0, 6.0]
-    graphs, energies, wanted = [named(k) for k in range(5)], np.array(before), list(range(5))
-    for low in range(side, 4, 2):
-        gain = (before[low] - before[low + 1]) * (1 / temperatures[low] - 1 / temperatures[low + 1])
-        if gain >= 0 or number < np.exp(gain):
-            wanted[low], wanted[low + 1] = wanted[low + 1], wanted[low]
-    _exchange(graphs, energies, temperatures, Drawn(side, number))
-    found = [int(graph.kinds[0]) for graph in graphs]
-    assert found == wanted and energies.tolist() == [before[k] for k in found]
+@pytest.mark.parametrize("number", [0.0, 0.2, 0.5, 0.8, 0.999])
+def test_neighbouring_temperatures_exchange_graphs_as_often_as_keeps_their_weights(side: int, number: float) -> None:
+    """Each of five graphs with at most one other: always where that is likelier, else as often as it is less likely."""
+    rng, temperatures, exchanged = np.random.default_rng(side), np.array([0.5, 1.0, 2.0, 3.0, 5.0]), 0
+    for _ in range(40):
+        before = rng.normal(size=5).tolist()
+        graphs, energies, wanted = [named(k) for k in range(5)], np.array(before), list(range(5))
+        for low in range(side, 4, 2):
+            here, pair = temperatures[low : low + 2], before[low : low + 2]
+            if number < weight(pair[::-1], here) / weight(pair, here):
+                wanted[low], wanted[low + 1] = wanted[low + 1], wanted[low]
+                exchanged += 1
+        _exchange(graphs, energies, temperatures, Drawn(side, number))
+        found = [int(graph.kinds[0]) for graph in graphs]
+        assert found == wanted and energies.tolist() == [before[k] for k in found]
+    assert 20 < exchanged <= 80
+
+
+def test_the_better_graph_comes_to_the_lower_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the graph of the higher one changes, once to less energy."""
+    moves = Line(*[None] * TRIES, 1, *[None] * (TRIES - 1))
+    run(monkeypatch, moves, {0: 1e6, 1: 0.0}, {0: 9.0, 1: 9.0}, replicas=2, rounds=9)
+    assert vars(moves)["asked"][-2 * TRIES :] == [1] * 2 * TRIES

@@ -25,8 +25,7 @@ from jgleak.attacks.span.hops import Nodes
 from jgleak.federated import Knowledge
 from jgleak.federated.knowledge import Knowledge as Known
 from jgleak.graph import Graph
-
-FOREVER = Budget(time_limit=1e6).start()
+from tests.clocks import HELD as FOREVER
 
 
 @pytest.fixture(scope="module")

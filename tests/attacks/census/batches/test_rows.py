@@ -31,11 +31,11 @@ from jgleak.federated.loss import label_loss
 from jgleak.gnn import GNN, MLP, Pooled
 from jgleak.gnn.standard import standard
 from jgleak.graph import Graph, GraphBatch
+from tests.clocks import HELD as FOREVER
 
 DATA = embedded()
 NAMES = ("histamine", "valproic acid", "metformin")
 GRAPHS = [graph for graph in DATA.graphs if graph.name.split(":")[0] in NAMES]
-FOREVER = Budget(time_limit=1e6).start()
 
 
 def pooled(*widths: int, pooling: str = "mean") -> tuple[GNN, Any]:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.batches import shares
 from jgleak.attacks.census.batches.separate import Share
 from jgleak.attacks.census.batches.shares import ONE_EACH, by_weights
@@ -19,8 +18,7 @@ from jgleak.attacks.census.moves import Linked
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.search import levels_of
 from jgleak.federated import Knowledge
-
-FOREVER = Budget(time_limit=1e6).start()
+from tests.clocks import HELD as FOREVER
 
 
 @pytest.fixture(scope="module")
