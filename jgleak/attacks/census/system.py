@@ -80,7 +80,7 @@ class Rules:
         Args:
           absolute: counts are numbers of nodes, not shares.
         """
-        known = self.known / max(1, np.abs(self.known).max(initial=1))
+        known = self.known / np.abs(self.known).max(initial=1)
         total = np.ones((0 if absolute else 1, self.degrees.size))
         return np.concatenate([self.balance, known, total])
 
