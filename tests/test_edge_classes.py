@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 
 from jgleak import Budget, FeatureSpace, Graph, Knowledge
 from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.public_blocks import beside
+from jgleak.attacks.census.screen import passing
 from jgleak.attacks.census.system import Rules
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.registry import ATTACKS
@@ -40,6 +42,7 @@ from jgleak.metrics.alignment import align
 from jgleak.metrics.exact import exact
 from jgleak.metrics.gsm import gsm
 from jgleak.smiles import smiles
+from tests.clocks import HELD
 
 SPACE = FeatureSpace((onehot("colour", ("red", "blue")), onehot("degree", range(5))), "degree", edge_classes=("a", "b"))
 
@@ -268,6 +271,18 @@ def test_attacks_that_know_no_classes_say_so() -> None:
     seen = fedsgd(raw, some_params(raw), [graph], SPACE, loss="ce")
     with pytest.raises(ValueError, match="no linear map takes the nodes' own rows"):
         CENSUS(seen, knowledge, key=jax.random.key(0))
+
+
+def test_the_comparison_of_whole_gradients_keeps_classes() -> None:
+    """Of all ways to class the edges of a graph those of its own form have its gradient, and keep their classes."""
+    model, graph = model_of(), drawn(4, 0)
+    assert graph.edge_class is not None
+    ways = [dataclasses.replace(graph, edge_class=np.array(one)) for one in product(range(2), repeat=len(graph.edges))]
+    problem = CensusProblem.of(fedsgd(model, some_params(model), [graph], SPACE, loss="ce"), Knowledge(SPACE))
+    own = [one.canonical_form() for one in ways if one.canonical_form() == graph.canonical_form()]
+    found = passing(problem, ways, 6, HELD)
+    assert [one.form for one in found] == [one.graph.canonical_form() for one in found] == own
+    assert all(one.graph.y == graph.y for one in found) and 0 < len(own) < len(ways)
 
 
 def test_edges_of_different_classes_are_balanced_apart() -> None:

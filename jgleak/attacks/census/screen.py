@@ -72,7 +72,7 @@ def _distances(
     problem: CensusProblem, graphs: Sequence[Graph], slopes: Float[np.ndarray, " C"], slots: int
 ) -> Float[np.ndarray, " G"]:
     seen = problem.seen
-    peak = max(float(np.max(np.abs(leaf), initial=0.0)) for leaf in jax.tree.leaves(seen.update)) or 1.0
+    peak = max(float(np.max(np.abs(leaf))) for leaf in jax.tree.leaves(seen.update)) or 1.0
     update = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32) / np.float32(peak), seen.update)
     found = []
     for start in range(0, len(graphs), TOGETHER):

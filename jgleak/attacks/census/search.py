@@ -66,7 +66,7 @@ def searched(problem: CensusProblem, nodes: Nodes, clock: Clock) -> tuple[Levels
             known.add(key)
             here, counts = levels_of(problem, near.graph, codes, most)
             more = Growing(problem, here, clock).every(found, counts, limits.partial_graphs)
-            found = found.joined(dataclasses.replace(more, exhausted=False, censuses=1))
+            found = found.joined(dataclasses.replace(more, censuses=1))
             if more.graphs:
                 levels = here
             if more.graphs and near.residual <= problem.tolerances.near_residual:

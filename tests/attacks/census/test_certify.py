@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from jgleak.attacks.census import certify as module
 from jgleak.attacks.census.arithmetic import Exact
-from jgleak.attacks.census.certify import _conditions
+from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
+from jgleak.attacks.census.certify import _conditions, certify
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge
+from jgleak.graph import Graph
+from tests.clocks import HELD
 
 SPACE = FeatureSpace((onehot("kind", range(3)),))
 ZERO, CONNECTED = "no row that a span check tests is zero", "the graph is connected"
@@ -58,3 +63,53 @@ def test_conditions_are_those_of_what_is_known(
         n_counted=False,
     )
     assert list(_conditions(some)) == wanted
+
+
+@pytest.fixture(scope="module")
+def rings(lab: Any) -> tuple[CensusProblem, list[ExplainingGraph]]:
+    """A problem whose graph is a triangle, with which a ring of six shares the gradient."""
+    problem = CensusProblem.of(lab.observe(lab.model(), lab.ring([0, 1, 2])), Knowledge(lab.space, max_n=12))
+    both = [lab.ring([0, 1, 2] * times) for times in (2, 1)]
+    found = zip(both, (3e-7, 1e-7), strict=True)
+    return problem, [ExplainingGraph(graph, far, graph.canonical_form()) for graph, far in found]
+
+
+@pytest.mark.parametrize(
+    ("number", "exhausted", "status"),
+    [(1, True, "unique"), (2, True, "k_graphs"), (1, False, "at_least_k"), (2, False, "at_least_k")],
+)
+def test_a_certificate_says_what_was_found_among_what(
+    number: int, exhausted: bool, status: str, rings: tuple[CensusProblem, list[ExplainingGraph]]
+) -> None:
+    problem, found = rings
+    made = certify(problem, ("said before",), AnonymitySet(tuple(found[:number]), exhausted), 12, HELD)
+    said = made.certificate
+    assert (said.status, said.size, said.n_max, said.n_known, said.noise) == (status, number, 12, False, None)
+    assert said.residual == 3e-7 and said.conditions == (
+        "said before",
+        ZERO,
+        *problem.arithmetic.conditions(),
+        CONNECTED,
+    )
+    assert [graph.n for graph in made.graphs] == [3, 6][-number:]
+    assert made.distance == {3: 1e-7, 6: 3e-7}[made.graphs[0].n]
+    knowledge = dataclasses.replace(problem.knowledge, n=6, max_n=None)
+    known = certify(dataclasses.replace(problem, knowledge=knowledge), (), AnonymitySet(tuple(found)), 6, HELD)
+    assert known.certificate.n_known and known.certificate.n_max == 6
+
+
+def test_the_likeliest_order_of_nodes_is_worked_out_for_the_first_graph(
+    rings: tuple[CensusProblem, list[ExplainingGraph]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes long."""
+    problem, found = rings
+    asked = list[tuple[int, int]]()
+
+    def numbered(graph: Graph, knowledge: Knowledge, _: Any) -> Graph:
+        asked.append((graph.n, len(knowledge.auxiliary)))
+        return graph
+
+    monkeypatch.setattr(module, "numbered", numbered)
+    knowledge = dataclasses.replace(problem.knowledge, auxiliary=(found[0].graph, found[1].graph))
+    made = certify(dataclasses.replace(problem, knowledge=knowledge), (), AnonymitySet(tuple(found)), 12, HELD)
+    assert [number for _, number in asked] == [2, 0] and [n for n, _ in asked] == [graph.n for graph in made.graphs]

@@ -8,9 +8,11 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 from models import some_params
 
 from jgleak.attacks.attack import Budget
@@ -33,8 +35,8 @@ from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.span.hops import Nodes
 from jgleak.features import FeatureSpace, binary, onehot
 from jgleak.federated import Knowledge, LocalTraining, fedavg, fedsgd
-from jgleak.gnn import standard
-from jgleak.graph import Graph
+from jgleak.gnn import GNN, standard
+from jgleak.graph import Graph, GraphBatch
 from tests.clocks import HELD as FOREVER
 from tests.clocks import Ticking
 
@@ -237,6 +239,39 @@ def test_the_nearest_few_are_compared_where_a_unit_may_have_turned(
     assert [one.graph.isomorphic(true) for one in passing(problem, [other, true, other, other, true], 6, FOREVER)] == [
         True
     ]
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-25, 0.0])
+def test_the_screen_measures_whole_gradients_in_any_unit(problem: CensusProblem, unit: float) -> None:
+    """Of the outputs along what flows back to them, from graphs that stand alone."""
+    seen, graphs = (
+        problem.seen,
+        [equal_nodes(plain) for plain in (nx.star_graph(5), nx.path_graph(3), nx.path_graph(6))],
+    )
+    slopes = np.asarray(seen.model.output_bias(seen.update), np.float64)
+    update = jax.tree.map(lambda leaf: np.float32(unit) * np.asarray(leaf), seen.update)
+    scaled = dataclasses.replace(problem, seen=dataclasses.replace(seen, update=update))
+    whole, wanted = ravel_pytree(seen.update)[0], list[float]()
+    for graph in graphs:
+        one = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), GraphBatch.from_graphs([graph], ALIKE).dense)
+        own = jax.grad(lambda weights, one=one: seen.model.apply({"params": weights}, *one) @ slopes)(seen.params)
+        wanted.append(float(np.linalg.norm(ravel_pytree(own)[0] - whole) / np.linalg.norm(whole)))
+    found = screen._distances(scaled, graphs, unit * slopes, 6)
+    assert max(wanted[1:]) > 0.1
+    np.testing.assert_allclose(found, wanted if unit else 0.0, rtol=1e-3, atol=1e-5)
+
+
+def test_labels_are_tried_where_the_update_is_no_gradient_along_one_output(
+    problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not screen._hidden(problem)
+    noisy = dataclasses.replace(problem, knowledge=dataclasses.replace(problem.knowledge, noise=1e-6))
+    pruned = dataclasses.replace(problem, seen=dataclasses.replace(problem.seen, pruned=True))
+    assert screen._hidden(noisy) and screen._hidden(pruned)
+    for owner, name in ((CensusProblem, "several"), (GNN, "node_level")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, property(lambda _: True))
+            assert screen._hidden(problem)
 
 
 def test_the_update_of_several_steps_is_no_gradient_of_the_outputs() -> None:

@@ -27,13 +27,13 @@ SPACE = FeatureSpace((onehot("kind", "ab"),))
 def start(classes: int = 1) -> Start:
     """Two kinds, each with up to four neighbours."""
     codes, degrees = np.repeat([[0], [1]], 5, axis=0), np.tile(np.arange(5), 2)
-    return Start(Nodes(codes, SPACE.encode(codes), degrees, classes=classes), ("checked",), complete=True)
+    return Start(Nodes(codes, SPACE.encode(codes), degrees, certain=True, classes=classes), ("checked",), complete=True)
 
 
 def test_nodes_of_few_neighbours_are_a_part_that_says_so() -> None:
     sparse = start().sparse(3)
     assert sparse is not None and sparse.nodes.degrees.tolist() == [0, 1, 2, 3] * 2
-    assert not sparse.complete and sparse.some_degrees and sparse.attempts == SPARSE
+    assert not sparse.complete and not sparse.nodes.certain and sparse.some_degrees and sparse.attempts == SPARSE
     assert sparse.conditions[0] == "checked" and "no node has more than 3 neighbours" in sparse.conditions[1]
     assert sparse.sparse(3) is None and sparse.scattered(3, 1 << 20) is None
 
@@ -52,7 +52,7 @@ def test_scattered_hubs_are_all_neighbourhoods_with_at_most_one(classes: int) ->
     scattered = start(classes).scattered(3, len(wanted))
     assert scattered is not None and scattered.nodes.listed is not None
     assert len(scattered.nodes.listed) == len(wanted) == one_hop_count(scattered.nodes)
-    assert set(scattered.nodes.listed) == wanted
+    assert set(scattered.nodes.listed) == wanted and not scattered.nodes.certain
     assert start(classes).scattered(3, len(wanted) - 1) is None, "too many"
 
 

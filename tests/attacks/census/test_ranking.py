@@ -152,3 +152,15 @@ def test_near_gradients_come_before_plain_graphs(lab: Any) -> None:
     for both, order in (((far, near), [1, 0]), ((near, far), [0, 1])):
         found = AnonymitySet(tuple(ExplainingGraph(*one) for one in both))
         assert _ranked(problem, found, Budget().start()) == order
+
+
+def test_under_noise_the_nearer_of_two_graphs_is_the_likelier(lab: Any) -> None:
+    """Whichever is the plainer one."""
+    observation = lab.observe(lab.model(), lab.ring([0, 1, 2]))
+    problem = CensusProblem.of(observation, Knowledge(lab.space, max_n=12, noise=1e-3))
+    graphs = [lab.ring([0, 1, 2]), lab.ring([0, 1, 2] * 2)]
+    near = problem.fit.most / 2
+    for distances, order in (((near, 1.2 * near), [0, 1]), ((1.2 * near, near), [1, 0])):
+        found = (ExplainingGraph(g, far, g.canonical_form()) for g, far in zip(graphs, distances, strict=True))
+        assert problem.fit.excess(distances).max() > 2
+        assert _ranked(problem, AnonymitySet(tuple(found)), Budget().start()) == order

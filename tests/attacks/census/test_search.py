@@ -201,9 +201,10 @@ def test_blocks_of_a_graph_assemble_to_it() -> None:
 def test_graphs_are_searched_among_the_numbers_of_nodes_that_are_tried_first(
     fields: dict[str, Any], sizes: range | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = list[Moves]()
+    asked, clock = list[Moves](), Budget(time_limit=60).start()
 
-    def tempered(sums: NodeSums, moves: Moves, **_: Any) -> Iterator[None]:
+    def tempered(sums: NodeSums, moves: Moves, **how: Any) -> Iterator[None]:
+        assert how == {"replicas": problem.limits.replicas, "most": problem.fit.most, "clock": clock}
         asked.append(moves)
         yield from (None, None)
 
@@ -211,7 +212,7 @@ def test_graphs_are_searched_among_the_numbers_of_nodes_that_are_tried_first(
     problem = CensusProblem.of(observed(drawn(np.random.default_rng(5), 7)), Knowledge(SPACE, **fields))
     codes, degrees = np.repeat(CODES, 3, axis=0), np.array([1, 2, 3] * 2)
     nodes = Nodes(codes, SPACE.encode(codes), degrees)
-    levels, found, info = search.searched(problem, nodes, Budget(time_limit=60).start())
+    levels, found, info = search.searched(problem, nodes, clock)
     assert (levels, found.graphs, found.exhausted) == (None, (), False), "a search excludes nothing"
     if sizes is None:
         assert not asked and not info
@@ -220,7 +221,8 @@ def test_graphs_are_searched_among_the_numbers_of_nodes_that_are_tried_first(
     assert (moves.sizes, moves.kinds, moves.most, moves.fixed) == (sizes, KINDS, 3, None)
     assert info == {"rounds": 2, "censuses": 0, "partials": 0}
     none = Nodes(codes[:0], SPACE.encode(codes[:0]), degrees[:0])
-    assert search.searched(problem, none, Budget(time_limit=60).start())[0] is None and len(asked) == 1
+    levels, found, _ = search.searched(problem, none, clock)
+    assert levels is None and not found.exhausted and len(asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -243,6 +245,23 @@ def test_a_search_goes_on_for_four_times_as_long_as_its_first_graph_took(
     levels, found, info = search.searched(problem, nodes, Ticking(0.0, 1e9))
     assert info["rounds"] == rounds and found.censuses == 1 and not found.exhausted, "no census is looked at twice"
     assert (levels is not None) == graphs == bool(found.graphs)
+
+
+def test_graphs_that_differ_only_in_their_last_hop_are_both_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two trees of equal nodes with three, two, two and thrice one neighbours; one of them in another order as well."""
+    trees = [[(0, 1), (0, 2), (0, 3), (3, 4), (4, 5)], [(0, 1), (0, 2), (0, 3), (2, 4), (3, 5)]]
+    graphs = [Graph(np.zeros((6, 1), np.int32), np.array(edges), 1) for edges in trees]
+    graphs.append(graphs[0].permute(np.arange(6)[::-1]))
+    near = [Near(Linked(graph.adjacency > 0, graph.x[:, 0]), 1e-6) for graph in graphs]
+    asked = list[int]()
+    monkeypatch.setattr(search, "tempered", lambda *_, **__: iter(near))
+    monkeypatch.setattr(Growing, "every", lambda *_: asked.append(1) or AnonymitySet())
+    problem, nodes = (
+        CensusProblem.of(observed(graphs[0]), Knowledge(SPACE, n=6)),
+        Nodes(CODES, SPACE.encode(CODES), np.array([3, 3])),
+    )
+    _, found, _ = search.searched(problem, nodes, Budget(time_limit=60).start())
+    assert len(asked) == found.censuses == 2 and not found.exhausted
 
 
 @pytest.mark.parametrize("known", ["features", "nothing"])

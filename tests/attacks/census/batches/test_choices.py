@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from jgleak.attacks.attack import Budget
+from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census.batches.choices import SHARED, UNKNOWN, cheapest, choices
 from jgleak.attacks.census.batches.factors import Combinations, Factor
 from jgleak.attacks.census.system import Rules
@@ -69,6 +69,10 @@ def test_weights_allow_what_they_are_made_of() -> None:
 
 def test_a_graph_has_one_node_at_least() -> None:
     assert list(cheapest([{0: 0.0}] * 6, np.arange(6), rules(), 5, FOREVER)) == []
+
+
+def test_without_time_there_may_be_more() -> None:
+    assert list(cheapest([{0: 0.0, 1: 1.0, 2: 1.5}] * 6, np.arange(6), rules(), 5, Clock(0.0, 0.0))) == [None]
 
 
 def test_of_several_ways_a_count_costs_what_the_cheapest_does() -> None:
