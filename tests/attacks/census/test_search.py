@@ -185,6 +185,8 @@ def test_blocks_of_a_graph_assemble_to_it() -> None:
     problem = CensusProblem.of(observed(graph), Knowledge(SPACE))
     levels, counts = levels_of(problem, Linked(graph.adjacency > 0, graph.x[:, 0]), CODES, MOST)
     assert (levels.top.checked, levels.complete, levels.conditions) == (0, False, (SEARCHED,)), "no check was made"
+    for blocks in levels.hops:
+        assert np.array_equal(levels.nodes.degrees[blocks.kinds], blocks.degrees)
     assembly = Assembly(levels.top, counts, clock=Budget(time_limit=60).start(), most=100_000)
     found = [
         Graph(levels.nodes.codes[levels.top.kinds[list(one.blocks)]], np.array(one.edges)) for one in assembly.graphs()

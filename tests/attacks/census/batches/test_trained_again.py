@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.census.batches import joint
 from jgleak.attacks.census.batches import trained_again as module
 from jgleak.attacks.census.batches.trained_again import of_trained, trained_again
@@ -17,6 +17,7 @@ from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.distance import MATCH
 from jgleak.federated import LocalTraining, fedavg
 from jgleak.graph import Graph
+from tests.clocks import HELD
 
 
 def listed(*graphs: Graph) -> Reconstruction:
@@ -51,12 +52,15 @@ def test_firsts_that_fit_with_each_other_alone_stay_in_front(lab: Any, monkeypat
 
     monkeypatch.setattr(module, "replayed", replayed)
     monkeypatch.setattr(module, "LISTED", 2)
-    clock = Budget(time_limit=1e6).start()
+    clock = HELD
     lists = [listed(other, first, more), listed(more, second)]
     seen = lab.observe(lab.model(), first)
     found, far = trained_again(seen, lab.space, lists, [first, second], clock)
     assert far == 0.0 and asked == [(other, second), (first, more), (other, more), (first, second)]
     assert [answer.graphs for answer in found] == [(first, other), (second, more)]
+    asked.clear()
+    late = module._kept(seen, lab.space, lists[0], [first, second], 0, Clock(0.0, 0.0))
+    assert late.graphs == (first,) and not asked, "without time no other graph is trained"
 
 
 def test_each_graph_is_trained_in_its_own_place(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
