@@ -96,6 +96,9 @@ def test_a_certificate_says_what_was_found_among_what(
     knowledge = dataclasses.replace(problem.knowledge, n=6, max_n=None)
     known = certify(dataclasses.replace(problem, knowledge=knowledge), (), AnonymitySet(tuple(found)), 6, HELD)
     assert known.certificate.n_known and known.certificate.n_max == 6
+    knowledge = dataclasses.replace(problem.knowledge, noise=1e-3)
+    noisy = certify(dataclasses.replace(problem, knowledge=knowledge), (), AnonymitySet(tuple(found)), 12, HELD)
+    assert noisy.certificate.noise == 1e-3
 
 
 def test_the_likeliest_order_of_nodes_is_worked_out_for_the_first_graph(

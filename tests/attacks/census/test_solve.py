@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, nnls
 
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.census import solve as module
 from jgleak.attacks.census.arithmetic import Exact
 from jgleak.attacks.census.candidates import Levels
@@ -103,10 +104,12 @@ def test_rounding_moves_a_node_by_its_share(problem: CensusProblem, monkeypatch:
     assert found.residual > 2 * module.ROUNDING
 
 
-def test_nothing_observed_is_not_explained_and_neither_is_what_no_blocks_give(problem: CensusProblem) -> None:
+def test_nothing_observed_no_time_and_what_no_blocks_give_is_not_explained(problem: CensusProblem) -> None:
     nothing = Equations(np.eye(12), np.zeros(12), np.arange(12))
     found = solve(problem, LEVELS, nothing, range(2, 7), HELD)
     assert (found.residual, found.limit, found.explained, found.columns.size) == (np.inf, 0.0, False, 12)
+    late = solve(problem, LEVELS, equations(problem, 30, 0), range(2, 7), Clock(0.0, 0.0))
+    assert (late.residual, late.limit, late.explained, late.columns.size) == (np.inf, 0.0, False, 12)
     other = solve(problem, LEVELS, Equations(np.eye(12), -np.ones(12), np.arange(12)), range(2, 7), HELD)
     assert other.residual > other.limit > 0.0 and not other.explained
     for one in (found, other):
