@@ -118,12 +118,11 @@ def _cheapest(
         waiting.difference_update(centres)
         found = searching([(c, repeated(possible[c], degrees[c])) for c in centres])
         parts.append(found)
-        partial = {part.centre for part in found.unsearched}
         seen = np.zeros_like(possible)
         for root, neighbours in zip(found.centres.tolist(), found.neighbours, strict=True):
             around = np.array(neighbours, np.int64)
             seen[around // classes, classes * root + around % classes] = True
-        for centre in set(centres) - partial if mutual else ():
+        for centre in centres if mutual else ():  # of one that was not searched to the end too: a partner is asked for
             along = slice(classes * centre, classes * (centre + 1))
             possible[:, along] &= seen[:, along]
     return parts, possible, waiting

@@ -64,7 +64,7 @@ def completed(
     allowed = subspace.margin.tolerances
     rng = np.random.default_rng(0)
     chosen, null, _ = sparse_null(subspace, fixed=0, extra=SEEN, vectors=SEEN)
-    mixed = rng.integers(1, 1 << 40, null.shape[1])
+    mixed = _factors(rng, null.shape[1])
     around, blocks, residuals, grid = _Embedding(search, chosen, 1.0 / subspace.scale[chosen], null), [], [], []
     listing = clock.part(LISTING)
     for centre, members in _listed(requests, limits.completion_candidates):
@@ -140,10 +140,15 @@ def _listed(requests: Sequence[Request], most: int) -> Iterator[tuple[int, Int[n
                 yield centre, rows[start : start + BATCHES[-1]]
 
 
+def _factors(rng: np.random.Generator, width: int) -> Int[np.ndarray, " width"]:
+    """What makes one number of the whole numbers of a cell: a hash."""
+    return rng.integers(1, 1 << 40, width)
+
+
 def _unit(rows: Float[np.ndarray, "S k"]) -> Float[np.ndarray, "S k"]:
     """Directions without a sign: of length 1, the largest entry positive."""
-    largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
-    return rows / np.copysign(np.linalg.norm(rows, axis=1, keepdims=True), largest)
+    largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
+    return rows / np.copysign(np.linalg.norm(rows, axis=1), largest)[:, None]
 
 
 def _shared(
@@ -157,7 +162,7 @@ def _shared(
     for _ in range(ROUNDS):
         # turned and shifted anew: equal directions on both sides of a cell's border meet in another round
         axes = linalg.qr(rng.normal(size=(directions.shape[1], AXES)), mode="economic")[0]
-        moved, mixed, parts = rng.random(width), rng.integers(1, 1 << 40, width), list[Int[np.ndarray, " _n"]]()
+        moved, mixed, parts = rng.random(width), _factors(rng, width), list[Int[np.ndarray, " _n"]]()
         for start in range(0, directions.shape[0], SLAB):
             if clock.left <= 0:
                 return _largest_first(groups)
