@@ -220,7 +220,7 @@ def _scan(
         def keep(found: Array, buffer: Array) -> tuple[Array, Array]:
             def write(cell: Array) -> Array:
                 pairs = corner[:, None] + jnp.stack([cell // wide, cell % wide])
-                return lax.dynamic_update_slice(buffer, pairs, (0, found))
+                return lax.dynamic_update_slice(buffer, pairs, (jnp.zeros_like(found), found))
 
             number, buffer = _compact(mask.ravel(), write)
             return found + number, buffer

@@ -104,7 +104,7 @@ def _cheapest(
       The blocks, the neighbours that each centre may still have (centre, neighbour), and the centres left.
     """
     number, degrees, limits, classes = nodes.degrees.size, nodes.degrees.tolist(), searching.limits, nodes.classes
-    possible: Bool[np.ndarray, "T U"] = np.outer(nodes.degrees > 0, np.repeat(nodes.degrees > 0, classes))
+    possible: Bool[np.ndarray, "T U"] = np.tile(np.repeat(nodes.degrees > 0, classes), (number, 1))
     waiting, spent = set(range(number)), 0
     parts = [searching([])]
     while waiting:

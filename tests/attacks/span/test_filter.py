@@ -278,6 +278,20 @@ def test_a_full_buffer_is_emptied_and_the_scan_goes_on(stars: Callable[..., Star
     assert any(row > 0 for row, _ in resumed) and any(row == 0 and column > 0 for row, column in resumed)
 
 
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
+def test_every_neighbourhood_is_found_once_where_all_pass(
+    wide: bool, distinct: bool, stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where JAX computes with 64 bits unless it is told not to."""
+    monkeypatch.setattr(ranges, "TAILS", (64,))
+    table = stars("gcn")
+    everything = table.check(some(THREE, 84), "aggregate")
+    with jax.enable_x64(wide):
+        for slots, number in ((THREE, 35 if distinct else 84), (TWO, 12 if distinct else 24)):
+            assert agree(table, [(0, slots)], everything, distinct=distinct) == number
+
+
 @pytest.mark.parametrize(("size", "group"), [(16, 64), (48, 4), (60, 8), (640, 8), (7, 4)])
 def test_survivors_are_gathered_first(size: int, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """None, a few in few groups, some in every group, all: the set places come first, in order."""

@@ -93,5 +93,7 @@ def test_the_cheap_check_is_a_product_with_null_vectors(
     sides = jnp.asarray(prefix, jnp.float32), jnp.asarray(tail, jnp.float32)
     found = _passing((layer, "state"), weights, probe, *sides)
     np.testing.assert_array_equal(found, far <= bound)
+    small = probe._replace(scale=1e-3 * probe.scale, residual=1e-3 * probe.residual, length=jnp.float32(2.5e-6))
+    np.testing.assert_array_equal(_passing((layer, "state"), weights, small, *sides), found, "whatever the unit")
     nothing = probe._replace(length=jnp.float32(0.0), residual=jnp.zeros(vectors), scale=jnp.zeros(columns))
     assert not _passing((layer, "state"), weights, nothing, *sides).any(), "a row of zeros is in no span"
