@@ -28,7 +28,7 @@ def corners(
         return np.zeros((0, size))
     beside = patterns - np.outer(patterns @ one, one) / scale**2
     order = np.zeros(0, int)
-    if size > 1 and len(patterns):
+    if len(patterns):
         upper, order = (np.asarray(part) for part in linalg.qr(beside.T, mode="r", pivoting=True))
         order = order[np.flatnonzero(np.abs(np.diag(upper)) > tolerances.word_entry * scale)[: size - 1]]
     if len(order) < size - 1:

@@ -27,17 +27,23 @@ def test_all_vectors_are_found_and_no_other(size: int, seed: int) -> None:
     wanted = bits[np.all(np.isin(bits @ plain.T, (0.0, 1.0)), axis=1)]
     found = corners(plain @ turn.T, turn @ np.eye(size)[0], TOLERANCES)
     assert found is not None and as_set(found @ turn) == as_set(wanted) and len(found) == len(wanted)
+    for unit in (0.1, 10.0):
+        again = corners(unit * plain @ turn.T, unit * turn @ np.eye(size)[0], TOLERANCES)
+        assert again is not None and as_set(unit * again @ turn) == as_set(wanted), "whatever the unit"
 
 
 def test_what_leaves_a_line_of_vectors_or_too_many_choices_is_not_tried() -> None:
     one = np.array([1.0, 0.0, 0.0])
     assert corners(np.array([[0.0, 1.0, 0.0], [1.0, 1.0, 0.0]]), one, TOLERANCES) is None
-    near = 0.5 * TOLERANCES.word_entry
-    assert corners(np.array([[0.0, 1.0, 0.0], [0.0, 1.0, near]]), one, TOLERANCES) is None
+    for unit, near in ((1.0, 0.5), (0.1, 0.5), (10.0, 0.5), (0.1, 2.0), (10.0, 2.0)):
+        patterns = np.array([[0.0, 1.0, 0.0], [0.0, 1.0, near * TOLERANCES.word_entry]])
+        assert (corners(unit * patterns, unit * one, TOLERANCES) is None) is (near < 1.0)
     assert corners(np.zeros((0, 3)), one, TOLERANCES) is None
     assert corners(np.eye(MOST + 1), np.eye(MOST + 1)[0], TOLERANCES) is None
     most = corners(np.eye(MOST), np.eye(MOST)[0], TOLERANCES)
     assert most is not None and len(most) == 1 << (MOST - 1)
+    alone = corners(np.zeros((0, 1)), np.array([2.0]), TOLERANCES)
+    assert alone is not None and alone.tolist() == [[0.5]], "one vector, without any pattern"
 
 
 def test_where_no_row_can_be_there_is_none() -> None:

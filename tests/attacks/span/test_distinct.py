@@ -162,7 +162,10 @@ def settled(
     shapes = jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))
     params = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)
     monkeypatch.setattr(module, "encoded", lambda *_: np.zeros((known.nodes.degrees.size, 1)))
-    monkeypatch.setattr(module, "BlockFilter", lambda *_, distinct: spans if distinct else None)
+    first = params["layers_0"]
+    monkeypatch.setattr(
+        module, "BlockFilter", lambda *given, distinct: spans if distinct and given[1] is first else None
+    )
     given = known, Observation(model, params, params, "bce"), checks, LIMITS, clock, Budget()
     return cast(Any, module.settle).__wrapped__(*given)
 
