@@ -16,7 +16,7 @@ from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.mean_rows import mean_rows
 from jgleak.attacks.span.onehop import one_hop
 from jgleak.datasets import load
-from jgleak.federated import fedsgd
+from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import (
     GNN,
     MLP,
@@ -30,8 +30,10 @@ from jgleak.gnn import (
     LinearEncoder,
     LinearResidual,
     NodeMLP,
+    Pooled,
     SAGEConv,
 )
+from jgleak.gnn.tree import at
 from jgleak.graph import Graph
 
 WIDE, FOREVER = 40, Budget(time_limit=1e6).start()
@@ -101,6 +103,108 @@ def test_every_gradient_is_made_of_the_rows_of_true_blocks(name: str) -> None:
                 rounding = 1e-4 if observation.statistics else 1e-5
                 assert _outside(entering, point.gradient) < rounding, (point.name, hop)
     assert names >= {("readout", 0), ("node", 0), ("node", 1), ("readout", 2)}
+
+
+READOUT = "readout/mlp/linears_0/kernel"
+GCN, NARROW = layers(GCNConv(4), GCNConv(4)), NodeMLP(MLP((4, 3, 2)))
+POINTS: dict[str, tuple[GNN, dict[int, list[tuple[str, str, int, str]]]]] = {
+    "gcn": (
+        GNN(5, GCN, NARROW),
+        {
+            0: [("readout", READOUT, 0, "readout's"), ("node", "layers_0/conv/kernel", 0, "enter convolution 0")],
+            1: [
+                ("node", "layers_1/conv/kernel", 0, "enter convolution 1"),
+                ("aggregate", "layers_0/conv/kernel", 0, "output of convolution 0"),
+            ],
+            2: [
+                ("readout", READOUT, 5, "readout's"),
+                ("aggregate", "layers_1/conv/kernel", 0, "output of convolution 1"),
+            ],
+        },
+    ),
+    "gin": (
+        GNN(5, layers(GINConv(4), GINConv(4)), NARROW),
+        {
+            1: [
+                ("hidden", "layers_0/conv/out_kernel", 0, "output of convolution 0"),
+                ("node", "layers_1/conv/kernel", 0, "enter convolution 1"),
+                ("aggregate", "layers_0/conv/kernel", 0, "output of convolution 0"),
+            ],
+            2: [
+                ("hidden", "layers_1/conv/out_kernel", 0, "output of convolution 1"),
+                ("readout", READOUT, 5, "readout's"),
+                ("aggregate", "layers_1/conv/kernel", 0, "output of convolution 1"),
+            ],
+        },
+    ),
+    "rows that are added up": (
+        GNN(5, GCN, Pooled("sum", MLP((4, 2)))),
+        {
+            0: [("node", "layers_0/conv/kernel", 0, "enter convolution 0")],
+            2: [("aggregate", "layers_1/conv/kernel", 0, "output of convolution 1")],
+        },
+    ),
+    "a readout of states alone": (
+        GNN(5, GCN, NodeMLP(MLP((4, 2)), see_input=False)),
+        {
+            0: [("node", "layers_0/conv/kernel", 0, "enter convolution 0")],
+            2: [
+                ("readout", READOUT, 0, "readout's"),
+                ("aggregate", "layers_1/conv/kernel", 0, "output of convolution 1"),
+            ],
+        },
+    ),
+    "a readout of all states": (
+        GNN(5, GCN, NARROW, jump="cat"),
+        {
+            2: [
+                ("readout", READOUT, 9, "readout's"),
+                ("aggregate", "layers_1/conv/kernel", 0, "output of convolution 1"),
+            ]
+        },
+    ),
+    "largest states": (
+        GNN(5, GCN, NARROW, jump="max"),
+        {2: [("aggregate", "layers_1/conv/kernel", 0, "output of convolution 1")]},
+    ),
+    "an encoder": (
+        GNN(5, GCN, NARROW, encoder=LinearEncoder(3)),
+        {
+            0: [("readout", READOUT, 0, "readout's"), ("node", "encoder/linear/kernel", 0, "at the encoded rows")],
+            1: [
+                ("node", "layers_1/conv/kernel", 0, "enter convolution 1"),
+                ("aggregate", "layers_0/conv/kernel", 0, "output of convolution 0"),
+            ],
+        },
+    ),
+    "a frozen encoder and readout": (
+        GNN(5, GCN, NARROW, encoder=LinearEncoder(3), frozen=("encoder", "readout")),
+        {0: [], 2: [("aggregate", "layers_1/conv/kernel", 0, "output of convolution 1")]},
+    ),
+    "a frozen layer": (
+        GNN(5, GCN, NARROW, frozen=("layers_0",)),
+        {
+            0: [("readout", READOUT, 0, "readout's")],
+            1: [("node", "layers_1/conv/kernel", 0, "enter convolution 1")],
+        },
+    ),
+}
+"""Of models and hops the checks in their order: the name, whose gradient it is, what is fixed, and the condition."""
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_every_map_that_rows_enter_is_a_check_the_strongest_first(name: str) -> None:
+    model, points = POINTS[name]
+    update = some_params(model, 2)
+    observation = Observation(model, some_params(model), model.evidence(update), "bce")
+    for hop, wanted in points.items():
+        found = leak_points(observation, hop)
+        assert [(point.name, point.fixed) for point in found] == [(kind, fixed) for kind, _, fixed, _ in wanted]
+        for point, (kind, path, _, condition) in zip(found, wanted, strict=True):
+            kernel = at(update, tuple(path.split("/")))
+            np.testing.assert_array_equal(point.gradient, kernel[:5] if kind == "readout" and not hop else kernel)
+            assert (point.hop, point.view) == (hop, kind if kind in ("hidden", "aggregate") else "state")
+            assert condition in point.condition
 
 
 @pytest.mark.parametrize(
