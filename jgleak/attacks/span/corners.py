@@ -30,7 +30,7 @@ def corners(
     order = np.zeros(0, int)
     if len(patterns):
         upper, order = (np.asarray(part) for part in linalg.qr(beside.T, mode="r", pivoting=True))
-        order = order[np.flatnonzero(np.abs(np.diag(upper)) > tolerances.word_entry * scale)[: size - 1]]
+        order = order[np.flatnonzero(np.abs(np.diag(upper)) > tolerances.word_entry * scale)]
     if len(order) < size - 1:
         return None
     system = np.vstack([one, patterns[order]])

@@ -16,7 +16,7 @@ from jgleak.attacks.span import hops, onehop
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import total
 from jgleak.attacks.span.filter import FoundBlocks, Request
-from jgleak.attacks.span.hops import Blocks, Nodes, next_search, one_hop_count, reciprocal
+from jgleak.attacks.span.hops import Blocks, Nodes, next_search, one_hop_count, reciprocal, turned
 from jgleak.attacks.span.settings import SpanLimits
 from tests.clocks import HELD as FOREVER
 
@@ -138,9 +138,9 @@ def test_all_blocks_that_have_partners_are_found(
 
 @pytest.mark.parametrize("classes", [1, 2])
 @pytest.mark.parametrize("leaf", [True, False])
-@pytest.mark.parametrize("place", [1, 3, 4])
+@pytest.mark.parametrize(("place", "together"), [(1, 1), (3, 1), (4, 1), (3, 2), (4, 2)])
 def test_beside_blocks_found_is_the_rest_of_a_connected_graph(
-    place: int, leaf: bool, classes: int, lab: Any, monkeypatch: pytest.MonkeyPatch
+    place: int, together: int, leaf: bool, classes: int, lab: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only nodes of one neighbour, and others as long as there are few candidates, are searched in full."""
     for seed, below in product(range(3), (0, 1)):
@@ -148,7 +148,7 @@ def test_beside_blocks_found_is_the_rest_of_a_connected_graph(
         degrees = one.nodes.degrees
         ways = np.array([comb(5 * classes + d - 1, d) for d in degrees.tolist()])
         most = int(np.sort(ways)[: place + 1].sum()) - below
-        limits = SpanLimits(whole_candidates=most, centres_together=1)
+        limits = SpanLimits(whole_candidates=most, centres_together=together)
         found, _ = search(lab, monkeypatch, one, limits)
         assert named(found) <= mutual(one.passing, classes) and (not leaf or one.true <= named(found))
         one_sided, passes = search(lab, monkeypatch, one, limits, mutual=False)
@@ -157,9 +157,25 @@ def test_beside_blocks_found_is_the_rest_of_a_connected_graph(
         left = [c for c in range(6) if c not in full]
         assert {c for c in range(6) if degrees[c] <= 1} <= full.keys()
         assert sum(full.values()) <= most or max(degrees[[*full]]) <= 1
-        assert not left or sum(full.values()) + min(ways[left]) > most
+        assert not left or sum(full.values()) + together * min(ways[left]) > most
         assert (one_sided.condition is None) is (not left)
         assert not left or one_sided.condition == f"some node has fewer than {min(degrees[left])} neighbours"
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_likely_neighbourhoods_come_before_all_of_every_node(
+    classes: int, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They hold a node whose block holds the centre; beside it anything that has a neighbour."""
+    one = drawn(1, classes)
+    blocks, _ = search(lab, monkeypatch, one, SpanLimits())
+    degrees = one.nodes.degrees.tolist()
+    others = [classes * t + k for t in range(6) for k in range(classes) if degrees[t]]
+    holders = sorted({turned(root, t, classes) for root, near in named(blocks) for t in near})
+    wanted = [(c, [([holder], 1), *([(others, degrees[c] - 1)] if degrees[c] > 1 else [])]) for c, holder in holders]
+    wanted += [(c, [(others, degree)] if degree else []) for c, degree in enumerate(degrees)]
+    requests = onehop.likely(one.nodes, blocks)
+    assert [(c, [(slot.options.tolist(), slot.count) for slot in slots]) for c, slots in requests] == wanted
 
 
 @pytest.mark.parametrize("classes", [1, 2])
