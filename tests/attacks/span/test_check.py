@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -14,7 +15,7 @@ from scipy import stats
 
 from jgleak.attacks.span import check as check_module
 from jgleak.attacks.span.check import CHOICES, SpanCheck
-from jgleak.attacks.span.leak_points import View, leak_points
+from jgleak.attacks.span.leak_points import LeakPoint, View, leak_points
 from jgleak.attacks.span.margin import RoundingMargin
 from jgleak.attacks.span.settings import TOLERANCES
 from jgleak.attacks.span.subspace import Subspace
@@ -205,6 +206,39 @@ def test_units_that_are_off_are_not_chosen(seed: int) -> None:
     check = SpanCheck.of(Subspace.of_gradient(gradient))
     assert check.columns.size == 5 + CHOICES[0][0] and not np.isin(check.columns, off).any()
     assert np.all(np.abs(check.row_null).sum(axis=1) > 0)
+
+
+def test_a_check_of_a_place_is_one_of_its_gradient_s_span() -> None:
+    """Singular values 1, 1, 1, then 0.01 twice and 1e-9 twice: the largest gap, the second one, the most rows there can
+    be, and what stands above noise are different ranks."""
+    rng = np.random.default_rng(0)
+    left, right = (np.linalg.qr(rng.normal(size=(size, 7)))[0] for size in (40, 60))
+    gradient = (left * [1.0, 1.0, 1.0, 1e-2, 1e-2, 1e-9, 1e-9]) @ right.T
+    site = LeakPoint("aggregate", 1, "aggregate", 4, gradient, "")
+
+    def rank(**more: Any) -> int:
+        check = SpanCheck.at(site, **more)
+        assert check is not None and (check.view, check.fixed) == ("aggregate", 4)
+        return check.subspace.rank
+
+    assert (rank(), rank(place=1), rank(most=4), rank(noise=2e-3)) == (5, 3, 3, 3)
+    coarse = dataclasses.replace(TOLERANCES, row_least=1e-3)
+    check, strict = SpanCheck.at(site, tolerances=coarse), SpanCheck.at(site)
+    assert check is not None and strict is not None and check.subspace.tolerance == 1e-3 > strict.subspace.tolerance
+    assert SpanCheck.at(dataclasses.replace(site, gradient=0.0 * gradient)) is None
+
+
+def test_a_looser_check_is_the_same_with_a_wider_margin() -> None:
+    rng = np.random.default_rng(0)
+    subspace = Subspace.of_gradient(rng.normal(size=(60, 8)) @ rng.normal(size=(8, 70)))
+    subspace = dataclasses.replace(subspace, margin=RoundingMargin(TOLERANCES.row_margin / 1e-4))
+    check = SpanCheck.of(subspace, view="aggregate", fixed=6)
+    loose = check.loosened(5.0)
+    assert (loose.view, loose.fixed, loose.subspace.tolerance) == ("aggregate", 6, pytest.approx(5e-4))
+    fixed, rows = at_the_tolerance(loose, rng, 40)
+    assert (
+        np.all(full(loose, fixed, rows)) and np.all(cheap(loose, fixed, rows)) and not np.any(full(check, fixed, rows))
+    )
 
 
 def test_a_true_row_leaves_no_more_than_its_bound() -> None:

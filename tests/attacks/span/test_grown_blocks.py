@@ -162,6 +162,18 @@ def test_beside_blocks_found_is_the_rest_of_a_connected_graph(
         assert not left or one_sided.condition == f"some node has fewer than {min(degrees[left])} neighbours"
 
 
+@pytest.mark.parametrize("one_sided", [False, True])
+def test_blocks_found_beside_others_lead_further(one_sided: bool, lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one leaf along an edge to a ring, whose nodes have two neighbours or more."""
+    edges = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 2)]
+    around = [tuple(u + w - v for u, w in edges if v in (u, w)) for v in range(5)]
+    true = {(v, tuple(sorted(near))) for v, near in enumerate(around)}
+    zeros, degrees = np.zeros((5, 1)), np.array([len(near) for near in around])
+    one = Drawn(Nodes(zeros.astype(np.int32), zeros, degrees), true, true)
+    found, _ = search(lab, monkeypatch, one, SpanLimits(whole_candidates=1), mutual=not one_sided)
+    assert named(found) == true and found.condition == "some node has fewer than 2 neighbours"
+
+
 @pytest.mark.parametrize("classes", [1, 2])
 def test_likely_neighbourhoods_come_before_all_of_every_node(
     classes: int, lab: Any, monkeypatch: pytest.MonkeyPatch

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import chain, combinations, combinations_with_replacement, product
 from math import comb, prod
 
 import numpy as np
 import pytest
+from models import some_params
 
-from jgleak.attacks.span.hops import Blocks, Nodes, next_hop_count, one_hop_count, partnered, reciprocal, turned
+from jgleak.attacks.span.hops import (
+    Blocks,
+    Nodes,
+    encoded,
+    fixed_rows,
+    next_hop_count,
+    one_hop_count,
+    partnered,
+    reciprocal,
+    turned,
+)
 from jgleak.attacks.span.kernels import fill, padded
 from jgleak.attacks.span.ranges import Cut, _ranges
+from jgleak.gnn import GNN, MLP, GCNConv, Layer, LinearEncoder, NodeMLP
 
 
 def nodes(degrees: list[int], classes: int) -> Nodes:
@@ -83,6 +96,32 @@ def test_blocks_with_partners_are_the_most_that_hold_each_other(classes: int) ->
         assert left.roots.tolist() == blocks.roots[whole].tolist()
         kept += int(whole.sum())
     assert kept > 20
+
+
+def test_what_enters_the_first_layer_is_computed_in_64_bits() -> None:
+    """The nodes' rows, or what an encoder makes of them."""
+    rng, plain = np.random.default_rng(0), nodes([1, 2], 1)
+    some = dataclasses.replace(plain, rows=rng.normal(size=(2, 5)))
+    layers, readout = (Layer(GCNConv(4)), Layer(GCNConv(3))), NodeMLP(MLP((4, 2)))
+    model = GNN(5, layers, readout, encoder=LinearEncoder(3))
+    params = some_params(model)
+    linear = params["encoder"]["linear"]
+    wanted = some.rows @ linear["kernel"].astype(np.float64) + linear["bias"].astype(np.float64)
+    np.testing.assert_allclose(encoded(model, params, some), wanted, rtol=1e-12, atol=1e-14)
+    assert encoded(GNN(5, layers, readout), params, some) is some.rows
+
+
+@pytest.mark.parametrize(("jump", "input_seen"), [("last", False), ("last", True), ("cat", False), ("cat", True)])
+def test_a_block_s_centre_decides_all_but_the_last_states_of_a_readout_s_row(jump: str, input_seen: bool) -> None:
+    rng, some = np.random.default_rng(0), dataclasses.replace(nodes([1, 1], 1), rows=np.array([[1.0], [2.0]]))
+    readout = NodeMLP(MLP((4, 2)), see_input=input_seen)
+    model = GNN(1, (Layer(GCNConv(4)), Layer(GCNConv(3))), readout, jump=jump)
+    ones = dataclasses.replace(drawn(rng, 2, 1))
+    ones = dataclasses.replace(ones, states=rng.normal(size=(ones.size, 4)), below=rng.normal(size=(ones.size, 2)))
+    inputs = some.rows[ones.kinds] if input_seen else np.zeros((ones.size, 0))
+    history = [ones.below, ones.states] if jump == "cat" else []
+    np.testing.assert_array_equal(fixed_rows(model, some, ones), np.concatenate([inputs, *history], axis=1))
+    np.testing.assert_array_equal(fixed_rows(model, some), some.rows if input_seen else np.zeros((2, 0)))
 
 
 @pytest.mark.parametrize(

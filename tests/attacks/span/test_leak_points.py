@@ -155,7 +155,7 @@ POINTS: dict[str, tuple[GNN, dict[int, list[tuple[str, str, int, str]]]]] = {
         },
     ),
     "a readout of all states": (
-        GNN(5, GCN, NARROW, jump="cat"),
+        GNN(5, layers(GCNConv(4), GCNConv(3)), NARROW, jump="cat"),
         {
             2: [
                 ("readout", READOUT, 9, "readout's"),
