@@ -82,9 +82,7 @@ def passing_words(
     seen = _null(free.T, tolerances)  # the other directions
     rows, complete = _rows(words[marks] @ seen, unity @ seen, tolerances, clock, limits.word_partitions)
     raw = _numbered(rows @ seen.T, free, words[~marks], values, space.width) @ words.T
-    bits = raw[:, marks]
-    clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= tolerances.word_row * tolerances.word_entry, axis=1)
-    codes = np.unique(_codes(space, raw[clean]), axis=0)
+    codes = np.unique(_codes(space, raw), axis=0)
     return Words(codes[subspace.distances(space.encode(codes)) <= subspace.tolerance], complete)
 
 

@@ -136,10 +136,10 @@ def sparse_null(
     pivots = linalg.qr(subspace.basis.T, mode="r", pivoting=True)[-1][:rank]
     rest = rng.permutation(np.setdiff1d(np.arange(fixed, subspace.ambient), pivots))
     size = np.linalg.norm(subspace.basis, axis=1)
-    live = size[size > tolerances.dead_unit * size.max(initial=0.0)]
+    live = size[size > tolerances.dead_unit * size.max()]
     others = rest[np.argsort(size[rest] < tolerances.live_unit * np.median(live), kind="stable")][:extra]
     chosen = np.sort(np.r_[pivots, others])
-    left, values, _ = np.linalg.svd(subspace.basis[chosen], full_matrices=True)
+    left, values, _ = np.linalg.svd(subspace.basis[chosen])
     free = left[:, rank:]
     turn = np.linalg.qr(rng.normal(size=(free.shape[1], free.shape[1])))[0]
     null = np.zeros((chosen.size, vectors))

@@ -21,6 +21,7 @@ from jgleak.attacks.span.binary_features import (
     _null,
     _partition,
     _rows,
+    _unity,
     passing_words,
     wordy,
 )
@@ -184,6 +185,20 @@ def test_a_span_that_says_nothing_is_refused() -> None:
     bare = FeatureSpace(tuple(binary(f"w{g}") for g in range(10)))
     with pytest.raises(TooManyCandidates, match="need a one-hot feature beside them, or columns normalised"):
         passing_words(bare, span_of(bare, np.eye(10, dtype=np.int32)[:2], 0))
+
+
+@pytest.mark.parametrize("unit", [1e-2, 1.0, 1e2])
+def test_the_columns_of_three_absent_words_agree(unit: float) -> None:
+    """Up to rounding relative to their length, and of different frequency; two may agree by chance."""
+    rng = np.random.default_rng(0)
+    shown, others = rng.normal(size=4), rng.normal(size=(6, 4))
+    absent = shown + 0.1 * TOLERANCES.word_entry * rng.uniform(-1, 1, (3, 4))
+    means = np.array([0.1, 0.2, 0.3, *rng.uniform(0.1, 0.5, 6)])
+    found = _unity(unit * np.r_[absent, others], means, TOLERANCES)
+    np.testing.assert_allclose(found, unit * shown, rtol=TOLERANCES.word_entry, atol=unit * TOLERANCES.word_entry)
+    for columns, frequencies in ((absent[1:], means[1:]), (absent, np.full(9, 0.2))):
+        with pytest.raises(TooManyCandidates, match="different frequency"):
+            _unity(unit * np.r_[columns, others], frequencies, TOLERANCES)
 
 
 def test_functionals_of_zeros_vanish_everywhere() -> None:

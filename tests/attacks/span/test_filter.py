@@ -279,12 +279,18 @@ def test_a_full_buffer_is_emptied_and_the_scan_goes_on(stars: Callable[..., Star
 
 
 @pytest.mark.parametrize("distinct", [False, True])
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("tile", "tails", "wide"), [((2, 8), 64, False), ((2, 3), 27, True)])
 def test_every_neighbourhood_is_found_once_where_all_pass(
-    wide: bool, distinct: bool, stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch
+    tile: tuple[int, int],
+    tails: int,
+    wide: bool,
+    distinct: bool,
+    stars: Callable[..., Stars],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also where JAX computes with 64 bits unless it is told not to."""
-    monkeypatch.setattr(ranges, "TAILS", (64,))
+    """Also of a slice that has one row, and where JAX computes with 64 bits unless it is told not to."""
+    monkeypatch.setattr(ranges, "TAILS", (tails,))
+    monkeypatch.setattr(ranges, "TILE", tile)
     table = stars("gcn")
     everything = table.check(some(THREE, 84), "aggregate")
     with jax.enable_x64(wide):

@@ -12,7 +12,7 @@ from models import some_params
 from jgleak.attacks.span import mean_rows as module
 from jgleak.attacks.span.mean_rows import BLURRED, mean_rows
 from jgleak.federated import Observation
-from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, GINConv, Layer, NodeMLP, SAGEConv
+from jgleak.gnn import GNN, MLP, BatchNorm, GATConv, GCNConv, GINConv, Layer, NodeMLP, SAGEConv
 from jgleak.gnn.tree import at, put
 
 WIDTH, WIDE = 5, 20
@@ -56,8 +56,6 @@ def test_a_mean_row_is_used_where_rounding_moves_it_little(unit: float, monkeypa
         for row, wanted, there in zip(found.values(), (small, large), known, strict=True):
             assert (row is not None) is there
             assert row is None or np.allclose(row, wanted, rtol=1e-4, atol=1e-4 * unit)
-    blind = dataclasses.replace(observation, statistics=None)
-    assert mean_rows(blind, 0) == dict.fromkeys(found), "nothing came back"
     assert mean_rows(observation, 1) == {}, "no norm"
 
 
@@ -68,6 +66,9 @@ def test_more_rows_than_a_norm_has_columns_are_unknown() -> None:
         assert list(found) == [("conv", name) for name in KERNELS] and known is all(
             row is not None for row in found.values()
         )
+    blind = dataclasses.replace(observation, statistics=None)
+    assert mean_rows(blind, 0) == dict.fromkeys(found), "nothing came back"
+    assert mean_rows(seen(Layer(GATConv(WIDE), norm=BatchNorm(training=True))), 0) == {}, "weights differ by neighbour"
 
 
 def test_a_norm_inside_a_convolution_is_behind_its_first_kernel() -> None:

@@ -13,9 +13,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.span.levels import _blank, find_nodes, with_degrees
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.levels import _blank, block_checks, find_nodes, input_subspace, with_degrees
+from jgleak.attacks.span.margin import NoiseMargin
 from jgleak.attacks.span.nodes import TooManyCandidates, passing_nodes
-from jgleak.attacks.span.settings import SpanLimits
+from jgleak.attacks.span.settings import SpanLimits, SpanTolerances
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import Feature, FeatureSpace, binary, onehot
 from jgleak.federated import Knowledge, fedsgd
@@ -143,6 +145,40 @@ def test_as_many_vectors_as_the_span_has_dimensions_all_occur(lab: Any) -> None:
     assert 0 in with_degrees(seen, Knowledge(bare, n=1), graph.x).degrees, "a node alone has no neighbour"
     apart = with_degrees(seen, Knowledge(bare, n=9, connected=False), graph.x)
     assert 0 in apart.degrees, "where graphs may fall apart a node may be alone"
+
+
+def test_what_is_known_bounds_every_span(lab: Any) -> None:
+    """The most nodes, the noise, and the tolerances; the checks are those that are named."""
+    model, graph = lab.model(hidden=32), lab.random(8, 0)
+    seen = lab.observe(model, graph)
+    rank = input_subspace(seen, Knowledge(lab.space)).rank
+    assert input_subspace(seen, Knowledge(lab.space, max_n=rank - 1)).rank < rank
+    coarse = SpanTolerances(row_least=1e-3)
+
+    def checks(knowledge: Knowledge, names: tuple[str, ...] = ("node",), **more: Any) -> list[SpanCheck]:
+        return block_checks(seen, knowledge, 1, names, **more)
+
+    [check] = checks(Knowledge(lab.space))
+    assert [one.view for one in checks(Knowledge(lab.space), ("aggregate", "node"))] == ["state", "aggregate"]
+    assert checks(Knowledge(lab.space), ()) == []
+    assert all(one.subspace.rank < check.subspace.rank for one in checks(Knowledge(lab.space, max_n=4)))
+    noise = 1e-3 * float(np.abs(seen.update["layers_1"]["conv"]["kernel"]).max())
+    known = Knowledge(lab.space, noise=noise)
+    for one in (*checks(known), SpanCheck.of(input_subspace(seen, known))):
+        assert isinstance(one.subspace.margin, NoiseMargin) and one.subspace.margin.deviation == noise
+    assert checks(Knowledge(lab.space), tolerances=coarse)[0].subspace.tolerance == 1e-3 > check.subspace.tolerance
+    assert input_subspace(seen, Knowledge(lab.space), coarse).tolerance == 1e-3
+
+
+def test_the_search_of_nodes_keeps_to_its_limits_and_its_clock(lab: Any) -> None:
+    """Of a schema without degrees so many are tried as the limits say."""
+    seen, forever = lab.observe(lab.model(), lab.path([0, 1, 2])), Budget(time_limit=60).start()
+    with pytest.raises(TooManyCandidates, match="to check"):
+        find_nodes(seen, Knowledge(lab.space), clock=forever, limits=SpanLimits(partial_checks=2))
+    with pytest.raises(TooManyCandidates):
+        find_nodes(seen, Knowledge(lab.space), clock=Budget(time_limit=1e-9).start())
+    bare = Knowledge(dataclasses.replace(lab.space, degree=None))
+    assert find_nodes(seen, bare, clock=forever, limits=SpanLimits(unknown_degree=2)).degrees.max() == 2
 
 
 def test_one_vector_at_most_has_a_row_of_zeros() -> None:
