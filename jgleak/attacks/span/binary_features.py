@@ -192,7 +192,7 @@ def _numbered(
     if not dimensions:
         return rows
     chosen = qr((numbers @ free).T, pivoting=True)[-1][:dimensions]  # those that the directions tell apart best
-    grid = np.stack(np.meshgrid(*(values[c] for c in chosen), indexing="ij"), axis=-1).reshape(-1, dimensions)
+    grid = np.stack(np.meshgrid(*(values[c] for c in chosen)), axis=-1).reshape(-1, dimensions)
     number = rows.shape[0] * grid.shape[0]
     if number * width > MOST_ENTRIES:
         raise TooManyCandidates(f"words leave {number} feature vectors open: {FEWER}")

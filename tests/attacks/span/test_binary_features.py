@@ -19,6 +19,7 @@ from jgleak.attacks.span.binary_features import (
     _functionals,
     _groups,
     _null,
+    _numbered,
     _partition,
     _rows,
     _unity,
@@ -201,6 +202,27 @@ def test_the_columns_of_three_absent_words_agree(unit: float) -> None:
             _unity(unit * np.r_[columns, others], frequencies, TOLERANCES)
 
 
+@pytest.mark.parametrize("open_", [1, 2])
+def test_from_every_row_every_choice_of_numbers_is_reached(open_: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Along the open directions alone; not where these are more than can be looked at."""
+    rng = np.random.default_rng(0)
+    free, rows = np.linalg.qr(rng.normal(size=(6, open_)))[0], rng.normal(size=(3, 6))
+    numbers, values = rng.normal(size=(open_, 6)), [np.array([1.0, 2.0, 5.0]), np.array([0.0, 7.0])][:open_]
+    choices, width = sorted(product(*(one.tolist() for one in values))), 11
+    monkeypatch.setattr(binary_features, "MOST_ENTRIES", 3 * len(choices) * width)
+    found = _numbered(rows, free, numbers, values, width)
+    assert found.shape == (3 * len(choices), 6)
+    for row, moved in zip(rows, np.split(found, 3), strict=True):
+        reached = np.round(moved @ numbers.T, 6)
+        np.testing.assert_allclose(sorted(map(tuple, reached.tolist())), choices)
+        away = moved - row
+        np.testing.assert_allclose(away @ free @ free.T, away, atol=1e-9)
+    monkeypatch.setattr(binary_features, "MOST_ENTRIES", 3 * len(choices) * width - 1)
+    with pytest.raises(TooManyCandidates, match=f"leave {3 * len(choices)} feature vectors open"):
+        _numbered(rows, free, numbers, values, width)
+    assert _numbered(rows, free[:, :0], numbers, values, width) is rows
+
+
 def test_functionals_of_zeros_vanish_everywhere() -> None:
     rows = np.array([[0.0, 0.0, 2.0], [0.0, 0.0, 1.0]])
     for some, rank in (
@@ -214,6 +236,9 @@ def test_functionals_of_zeros_vanish_everywhere() -> None:
         assert null.shape == (3, 3 - rank)
         np.testing.assert_allclose(null.T @ null, np.eye(3 - rank), atol=1e-12)
         np.testing.assert_allclose(some @ null, 0.0, atol=1e-12)
+    for unit, share in product((0.1, 10.0), (0.5, 2.0)):
+        some = unit * np.diag([1.0, share * TOLERANCES.word_rank, 0.0])
+        assert _null(some, TOLERANCES).shape == (3, 2 if share < 1.0 else 1), "relative to the largest"
 
 
 def marked(size: int, *chosen: tuple[int, ...]) -> np.ndarray:

@@ -124,6 +124,7 @@ def test_without_any_gradient_nodes_are_those_whose_row_is_zero(lab: Any) -> Non
     for one, wanted in ((seen, {*map(tuple, graph.x.tolist())}), (silent, {(0, 0, 0)})):
         found = find_nodes(one, Knowledge(bits, max_n=12), clock=clock)
         assert {*map(tuple, found.codes.tolist())} == wanted
+        assert len(np.unique(np.c_[found.codes, found.degrees], axis=0)) == len(found.codes), "each once"
         assert found.complete is (one is seen), "rows of zeros, or no gradient at all"
 
 
