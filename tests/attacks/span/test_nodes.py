@@ -135,6 +135,8 @@ def test_as_many_vectors_as_the_span_has_dimensions_all_occur(lab: Any) -> None:
     found = find_nodes(seen, Knowledge(lab.space), clock=clock)
     assert {*map(tuple, found.codes.tolist())} == {*map(tuple, graph.x.tolist())}
     assert (found.certain, found.complete, found.classes) == (True, True, 1)
+    square = find_nodes(lab.observe(lab.model(), lab.path([0, 1, 0, 1])), Knowledge(lab.space), clock=clock)
+    assert square.codes.shape[0] == 4 and not square.certain, "any three of two colours and two degrees make the fourth"
     known = find_nodes(seen, Knowledge(lab.space, n=3, features=graph.x), clock=clock)
     assert known.certain and known.complete and known.codes.shape == (3, 3)
     few = with_degrees(seen, Knowledge(lab.space), graph.x, complete=False)
