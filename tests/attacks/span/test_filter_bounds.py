@@ -31,7 +31,7 @@ def test_a_budget_of_candidates_is_spent_on_the_first_prefixes(stars: Callable[.
     assert (plan.prefix_count, plan.tail.shape[0]) == (7, 28)
     for candidates, prefixes, checked in ((28, 1, 28), (48, 1, 28), (49, 2, 49), (74, 4, 74), (83, 6, 83)):
         found = search.blocks([(0, THREE)], clock=FOREVER, budget=Budget(candidates=candidates))
-        assert [part.prefixes for part in found.unsearched] == [(prefixes, 7)]
+        assert [(part.prefixes, part.tails) for part in found.unsearched] == [((prefixes, 7), (0, 28))]
         inside = searched(THREE, found.unsearched)
         assert len(inside) == found.checked == checked
         assert_same(as_dict(found), {key: value for key, value in expected.items() if key[1] in inside})
