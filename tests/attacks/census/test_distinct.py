@@ -175,7 +175,7 @@ def test_nodes_occur_where_the_other_rows_do_not_span_the_gradient(lab: Any, mon
 def test_rows_are_rounded_to_single_precision(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A column of numbers is not rounded alike at every node: a fourth row that is a combination of two of the others
     is one up to that, and what it hides and shows is the same."""
-    numbers = np.float32([[0.1], [0.7], [0.3], [0.4]]) / np.float32(3.0)
+    numbers = np.array([[0.1], [0.7], [0.3], [0.4]], np.float32) / np.float32(3.0)
     rows = np.hstack([np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0]]), numbers])
     assert np.linalg.matrix_rank(rows) == 4 and abs(float(rows[3, 3] - rows[:2, 3].mean())) < 1e-7
     problem = CensusProblem.of(lab.observe(lab.model(), lab.path([0, 1])), Knowledge(lab.space))
