@@ -179,8 +179,8 @@ class BlockFilter:
         return CentreSearch(*common, self.fixed[centre], self.classes * centre, plan, check)
 
     def _screen(self, centre: int, survivors: Int[np.ndarray, "S k"], room: int) -> list[list[int]] | None:
-        """Survivors that pass every check in all coordinates, at the device's precision; None if more than ``room``. A
-        few go to confirmation as they are."""
+        """Survivors that pass every check in all coordinates, at the device's precision; None once they are more than
+        ``room`` with others left to check. A few go to confirmation as they are."""
         if survivors.shape[0] <= min(CONFIRM, room):
             return survivors.tolist()
         kept: list[list[int]] = []
