@@ -56,7 +56,7 @@ def outcome(
       exact: other attacks that find whole graphs and can run on this observation, for a hint.
     """
     if not found.graphs:
-        hints = *_hints(found.stop, noise), *_training(observation, late=found.stop == "time")
+        hints = *_hints(found.stop, noise), *_training(observation, found.stop)
         stated = None if space is None or found.stop == "time" else space.degree
         return Outcome(NOTHING, "", hints if stated is None else (*hints, DEGREE.format(stated)))
     fit, distance = Fit.of(observation, noise), found.gradient_distance
@@ -80,14 +80,14 @@ def _shorter(found: Reconstruction, space: FeatureSpace | None) -> Iterator[str]
     if certificate is None or len(sizes) < 2:
         return
     if sizes[0] < sizes[-1] and not certificate.n_known:
-        fewest = f"{sizes[0]} nodes {sizes.count(sizes[0])}"
         yield (
-            f"the {len(sizes)} graphs have {sizes[0]} to {sizes[-1]} nodes, of {fewest}: where their number or a bound "
-            "on it is known, --n or --max-n leaves fewer"
+            f"the {len(sizes)} graphs have {sizes[0]} to {sizes[-1]} nodes ({sizes.count(sizes[0])} of them "
+            f"{sizes[0]}): where their number or a bound on it is known, --n or --max-n leaves fewer of these"
         )
     differ = sum(map(differing, found.graphs))
     stated = space is not None and space.degree is not None and not space.edge_classes
-    if stated and 0 < differ < len(sizes) and DIFFER not in certificate.conditions:
+    tried = DIFFER in certificate.conditions or found.info.get("notes")  # notes say why it was not used
+    if stated and 0 < differ < len(sizes) and not tried:
         yield f"in {differ} of the {len(sizes)} no two nodes have the same features: if that is known, --distinct-nodes"
 
 
@@ -106,9 +106,9 @@ def _hints(stop: str, noise: float | None) -> tuple[str, ...]:
     )
 
 
-def _training(observation: Observation, *, late: bool) -> Iterator[str]:
+def _training(observation: Observation, stop: str) -> Iterator[str]:
     """What to check where the file states local training: under other numbers nothing has the update, and under true
-    ones an attack that was not ``late`` may have lost the path of the weights."""
+    ones an attack that looked for graphs may have lost the path of the weights."""
     local = observation.local
     if local is None:
         return
@@ -119,7 +119,7 @@ def _training(observation: Observation, *, late: bool) -> Iterator[str]:
         "a number is wrong (steps are those of all passes together, loader the graphs of a step, None: all), no graph "
         "has this update"
     )
-    if local.steps > 1 and not late:
+    if local.steps > 1 and stop not in ("time", "no information"):
         yield (
             f"where these numbers are right, the weights may have moved too far in {local.steps} steps of "
             f"{local.rate:g} to be followed: of a round with a smaller rate or fewer steps more comes back"

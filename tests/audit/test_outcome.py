@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ from jgleak.gnn import standard
 from jgleak.graph import Graph
 
 
-@pytest.mark.parametrize("stop", ["nothing assembled", "time"])
+@pytest.mark.parametrize("stop", ["nothing assembled", "no information", "time"])
 def test_numbers_of_local_training_are_named_as_what_to_check(stop: str) -> None:
     """By the names of their fields, and only where the file states such training."""
     model = standard(MOLECULE_SPACE.width, hidden=4)
@@ -30,7 +31,7 @@ def test_numbers_of_local_training_are_named_as_what_to_check(stop: str) -> None
     plain, hints = (set(outcome(seen, Reconstruction((), None, stop), None).hints) for seen in (one, steps))
     training, *moved = sorted(hints - plain)
     assert plain < hints and "LocalTraining(rate=0.05, steps=6, loader=1) of batch_size=3" in training
-    assert len(moved) == (stop != "time") and all("smaller rate or fewer steps" in said for said in moved)
+    assert len(moved) == (stop == "nothing assembled") and all("smaller rate or fewer steps" in said for said in moved)
     single = dataclasses.replace(steps, local=LocalTraining(0.05, 1))
     assert not any("fewer steps" in said for said in outcome(single, Reconstruction((), None, stop), None).hints)
 
@@ -46,14 +47,22 @@ def test_what_would_leave_fewer_graphs_of_a_list_is_said() -> None:
     differ, alike = (Graph(np.array([[a, 1], [b, 2], [c, 1]]), path) for a, b, c in ((0, 1, 2), (0, 1, 0)))
     pair = Graph(np.array([[0, 1], [1, 1]]), np.array([[0, 1]]))
 
-    def said(*graphs: Graph, known: bool = False, within: FeatureSpace = space, conditions: Any = ()) -> list[str]:
+    def said(
+        *graphs: Graph,
+        known: bool = False,
+        within: FeatureSpace = space,
+        conditions: Any = (),
+        info: Any = MappingProxyType({}),
+    ) -> list[str]:
         certificate = Certificate("k_graphs", len(graphs), 40, known, 0.0, conditions)
-        return list(outcome(seen, Reconstruction(graphs, 0.0, "match", certificate=certificate), None, within).hints)
+        found = Reconstruction(graphs, 0.0, "match", certificate=certificate, info=info)
+        return list(outcome(seen, found, None, within).hints)
 
     size, names = said(differ, alike, pair)
-    assert size.startswith("the 3 graphs have 2 to 3 nodes, of 2 nodes 1:") and "--n or --max-n" in size
+    assert size.startswith("the 3 graphs have 2 to 3 nodes (1 of them 2):") and "--n or --max-n" in size
     assert names.startswith("in 2 of the 3 no two nodes") and "--distinct-nodes" in names
     assert said(differ, pair) == [size.replace("3 graphs", "2 graphs")], "all nodes differ"
     assert said(differ, alike) == [names.replace("2 of the 3", "1 of the 2")] and not said(pair)
     assert not said(differ, pair, known=True) and not said(differ, alike, conditions=(DIFFER,))
     assert not said(differ, alike, within=dataclasses.replace(space, degree=None))
+    assert not said(differ, alike, info={"notes": ["distinct_nodes is not used"]}), "it was asked for"

@@ -17,7 +17,7 @@ from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.checks import Chosen
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.census.row_rank import ROUNDING, all_shown
+from jgleak.attacks.census.row_rank import ROUNDING, all_shown, scaled
 from jgleak.attacks.census.screen import TOGETHER, passing
 from jgleak.attacks.span.distinct import Board, completions, graph_of, settle
 from jgleak.attacks.span.hops import Nodes
@@ -120,7 +120,7 @@ def _occurring(problem: CensusProblem, nodes: Nodes) -> frozenset[int]:
     if not all_shown(problem, nodes):
         return frozenset()
     # a basis of the rows among them: those that no other row's coefficients name are in every basis
-    upper, order = (np.asarray(part) for part in linalg.qr(nodes.rows.astype(np.float64).T, mode="r", pivoting=True))
+    upper, order = (np.asarray(part) for part in linalg.qr(scaled(nodes.rows).T, mode="r", pivoting=True))
     sizes = np.abs(np.diag(upper))
     rank = int(np.sum(sizes > sizes.max(initial=0.0) * ROUNDING))
     others = linalg.solve_triangular(upper[:rank, :rank], upper[:rank, rank:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Float
 
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.span.hops import Nodes
@@ -11,8 +12,8 @@ from jgleak.attacks.span.levels import input_site, input_subspace
 from jgleak.plural import counted
 
 ROUNDING = 1e-6
-"""Singular values of encoded rows below this share of the largest are rounding: rows are in float32, and a column of
-numbers is not rounded alike at every node."""
+"""Singular values of encoded rows (``scaled``) below this share of the largest are rounding: rows are in float32, and a
+column of numbers is not rounded alike at every node."""
 
 
 def shown_rank(problem: CensusProblem, nodes: Nodes) -> int:
@@ -24,7 +25,8 @@ def shown_rank(problem: CensusProblem, nodes: Nodes) -> int:
 
 def all_shown(problem: CensusProblem, nodes: Nodes) -> bool:
     """True where the nodes' rows span as many dimensions as the input's gradient. Some graph's rows span these, so
-    every node whose row the others' do not span is in it."""
+    every node whose row the others' do not span is in it, under the condition of the check that ``nodes`` passed: that
+    all of the graph's rows pass."""
     return 0 < _rank_of_rows(nodes) == _rank_of_gradient(problem)
 
 
@@ -60,7 +62,14 @@ def unspanned(problem: CensusProblem, nodes: Nodes) -> str | None:
 def _rank_of_rows(nodes: Nodes) -> int:
     if not nodes.degrees.size:
         return 0
-    return int(np.linalg.matrix_rank(nodes.rows.astype(np.float64), rtol=ROUNDING))
+    return int(np.linalg.matrix_rank(scaled(nodes.rows), rtol=ROUNDING))
+
+
+def scaled(rows: Float[np.ndarray, "T m"]) -> Float[np.ndarray, "T m"]:
+    """The rows in float64, every column in units of its largest entry: a column of large numbers hides no other."""
+    wide = np.asarray(rows, np.float64)
+    largest = np.abs(wide).max(axis=0, initial=0.0)
+    return wide / np.where(largest > 0, largest, 1.0)
 
 
 def _rank_of_gradient(problem: CensusProblem) -> int:

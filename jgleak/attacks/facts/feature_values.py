@@ -16,6 +16,10 @@ APART = 1e-2
 SAME = 1e-3
 """Relative distance within which normalised rows are those of absent values."""
 
+DISPROPORTIONATE = "the client's values are not in exact proportion to their public means"
+"""Columns of values that nodes of one gradient have, so many each as ``mean`` times a constant, agree as those of
+absent ones do. That takes whole numbers in the proportions of the means, in most of the columns."""
+
 UNLIKE = 1.3
 """Two means of columns that are taken for those of absent values differ by this factor. Rows of values that the same
 nodes have are then ``SAME`` only where they are nearer than ``APART`` to those of absent values."""
@@ -49,7 +53,8 @@ def feature_values(evidence: Evidence) -> Fact:
         raise Silent("no row of a first kernel shows a value")
     under = values_under(normalised=evidence.normalised, noisy=evidence.noise is not None)
     said = "; ".join(f"{name} {', '.join(map(str, found))}" for name, found in values.items())
-    return Fact("feature_values", values, under, f"these values occur: {said}")
+    fact = Fact("feature_values", values, under, f"these values occur: {said}")
+    return fact.provided(DISPROPORTIONATE) if evidence.normalised else fact
 
 
 def values_under(*, normalised: bool, noisy: bool) -> tuple[str, ...]:
@@ -108,7 +113,7 @@ def _beside_absent(evidence: Evidence, kernel: Kernel) -> Bool[np.ndarray, " m"]
         raise Silent("columns are normalised, and too few are there to tell the rows of absent values")
     rows = gradient[columns] * (space.std[columns] / space.mean[columns])[:, None]
     group = absent_columns(rows, SAME * np.linalg.norm(rows, axis=1), space.mean[columns], UNLIKE)
-    if group is None:
+    if group is None or group.size <= columns.size / 2:
         raise Silent("columns are normalised, and no row stands out as that of absent values")
     absent = np.median(rows[group], axis=0)
     size, apart = float(np.linalg.norm(absent)), np.linalg.norm(rows - absent, axis=1)

@@ -66,7 +66,8 @@ def squared_target(evidence: Evidence) -> float | None:
     if Loss.of(observation.loss) != Loss(classes) or not (one and plain and trained):
         return None
     try:
-        if fit(evidence, Loss(classes)).distance <= FITS:
+        found = fit(evidence, Loss(classes))
+        if found.distance <= FITS or found.rest > FITS:  # a squared error's gradient is a multiple of the other one
             return None
         head = _head(observation)
     except Silent:

@@ -90,7 +90,7 @@ def completed(
         members = [blocks[part][1][i - starts[part]].tolist() for part, i in places]
         states = search.confirm(centres, members)[2] / subspace.scale
         outside = _unit(states - (states @ subspace.basis) @ subspace.basis.T)
-        _, values, across = linalg.svd(outside)
+        _, values, across = linalg.svd(outside, full_matrices=False)  # a group may have millions of rows
         if values[1] <= allowed.same_direction * values[0]:  # parallel as a whole, not on a few null vectors alone
             basis = linalg.qr(np.c_[subspace.basis, across[0]], mode="economic")[0]
             margin = subspace.margin.loosened(allowed.completed_margin)

@@ -67,7 +67,7 @@ def rows_finding(deployment: Deployment, name: str, rule: str) -> Finding:
             details,
         )
     rule = (
-        "in normalised columns rows of absent values are multiples of one row, which shows where some are absent"
+        "in normalised columns rows of absent values are multiples of one row, which shows where most values are absent"
         if normalised
         else f"{rule}{' except for the decay' * (DECAY in clients.ways)}, as long as some value does not occur"
     )

@@ -57,3 +57,10 @@ def test_some_gradients_show_nothing(more: dict[str, Any], monkeypatch: pytest.M
     """Known rows need no gradient; that of a pruned update, and of a graph of a batch, is not of the nodes' rows."""
     some = problem(monkeypatch, 3, **more)
     assert (shown_rank(some, nodes(3)), all_shown(some, nodes(3)), spanning(some, nodes(1))) == (0, False, True)
+
+
+def test_a_column_of_large_numbers_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rows that differ in one-hot columns, beside a number of seven digits; equal columns add nothing."""
+    rows = np.c_[np.eye(3), [5e6, 1e-3, 2.0], np.zeros(3)].astype(np.float32)
+    there = Nodes(np.zeros((3, 1), np.int32), rows, np.ones(3, np.int64))
+    assert all_shown(problem(monkeypatch, 3), there) and not spanning(problem(monkeypatch, 4), there)

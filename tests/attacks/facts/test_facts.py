@@ -255,8 +255,8 @@ def test_normalised_columns_show_the_row_of_absent_values(lab: Any, graph: Graph
     assert value(found, "nodes") == {"multiple_of": 3}
     wrong = facts(observed, lab.bare)
     assert "normalised" in wrong.silent["feature_values"], "read as raw, every value would occur"
-    most = value(facts(lab.observe(model, graph, "ce"), lab.space), "feature_values")
-    assert {k: set(v) for k, v in most.items()} == occurring(lab.space, graph), "fewer than half are absent"
+    most = facts(lab.observe(model, graph, "ce"), lab.space)
+    assert "no row stands out" in most.silent["feature_values"], "fewer than half of the values are absent"
 
 
 def test_signs_that_no_class_has_refute_the_loss(lab: Any, graph: Graph) -> None:

@@ -122,6 +122,9 @@ def test_gradients_of_classes_that_are_squared_errors_are_questioned(lab: Any, r
     for label in (0, 1):
         honest = sent(lab, model, [label], "bce")
         assert squared_target(Evidence(honest, lab.bare)) is None
+        stale = dataclasses.replace(honest, params=model.initial(key=jax.random.key(9)))
+        two_maps = readout == Pooled("sum", MLP((8, 1)))
+        assert (squared_target(Evidence(stale, lab.bare)) is None) == two_maps
 
 
 def test_counts_that_exclude_nothing_are_not_told(lab: Any) -> None:
