@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import jax
+import pytest
 
 from jgleak import Knowledge, fedsgd, standard
 from jgleak.datasets import load
@@ -18,6 +19,7 @@ def blocks() -> dict[str, str]:
     return dict(re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL))
 
 
+@pytest.mark.long
 def test_the_worked_example_runs() -> None:
     code = blocks()
     assert sum(code[part].count("\n") for part in ("recipe", "run")) < 80

@@ -24,6 +24,7 @@ def count() -> int:
 
 
 @LINUX
+@pytest.mark.long
 def test_forgetting_gives_mappings_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """New programs map their code; below the limit they stay, above it they go, and work goes on."""
     double = jax.jit(lambda x: jnp.sin(x) @ x.T + 2 * x.sum())

@@ -89,6 +89,7 @@ WORLDS: dict[str, Callable[[Any], list[Graph]]] = {
 
 
 @pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.long
 def test_closures_are_brute_force(world: str, lab: Any) -> None:
     graphs = WORLDS[world](lab)
     ones, twos = cut(graphs)

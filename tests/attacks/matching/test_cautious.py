@@ -113,6 +113,7 @@ def test_under_another_objective_all_steps_are_made(lab: Any, seen: Observation)
     assert attack(recipe, observed, Knowledge(lab.space, n=6, noise=deviation)).info["steps"] == 60
 
 
+@pytest.mark.long
 def test_the_refinement_of_graphdlg_is_cautious(lab: Any) -> None:
     model = lab.model(hidden=16, readout="pooled", readout_widths=(), last_act=True)
     observed, deviation = noisy(lab.observe(model, lab.random(6, 6), loss="ce"), 30.0, "laplace")

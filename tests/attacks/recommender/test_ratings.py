@@ -38,6 +38,7 @@ def truth(made: Ratings, user: int) -> tuple[np.ndarray, np.ndarray]:
         *(pytest.param(network, 0.0, marks=pytest.mark.slow) for network in ("gat", "ggnn")),
     ],
 )
+@pytest.mark.long
 def test_without_defences_everything_is_read_exactly(made: Ratings, watch: Watch, network: str, dropout: float) -> None:
     public, sightings = watch(WATCHED, network=network, dropout=dropout)
     for user, seen in zip(WATCHED, sightings, strict=True):

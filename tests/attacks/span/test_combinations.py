@@ -93,6 +93,7 @@ def unranked(plan: Neighbourhoods, numbers: np.ndarray) -> tuple[np.ndarray, np.
 @example([(4, 2)], True, SMALL)
 @example([(5, 3)], True, SMALL)
 @example([(4, 3), (2, 1)], False, SMALL)
+@pytest.mark.long
 def test_the_enumeration_is_itertools(
     monkeypatch: pytest.MonkeyPatch, sizes: list[tuple[int, int]], distinct: bool, limits: dict[str, int]
 ) -> None:
