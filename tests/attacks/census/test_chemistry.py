@@ -39,6 +39,8 @@ SPACE = embedded().space
         ((6, 0, 3, 0, 1, "SP2", False), False),  # carbon is not flat without a double bond
         ((7, 0, 2, 0, 1, "SP2", False), True),  # nitrogen is
         ((8, 0, 1, 0, 1, "SP2", False), True),
+        ((7, -1, 1, 0, 1, "SP2", False), True),  # with a charge, the element of as many electrons counts
+        ((7, 1, 3, 0, 1, "SP2", False), False),
         ((6, 0, 1, 0, 1, "SP", False), True),
         ((6, 0, 2, 0, 1, "SP", False), True),
         ((6, 0, 3, 0, 1, "SP", False), False),
