@@ -56,7 +56,7 @@ def outcome(
       exact: other attacks that find whole graphs and can run on this observation, for a hint.
     """
     if not found.graphs:
-        hints = *_hints(found.stop, noise), *_training(observation, found.stop)
+        hints = *_hints(found.stop, found.info.get("reason"), noise), *_training(observation, found.stop)
         stated = None if space is None or found.stop == "time" else space.degree
         return Outcome(NOTHING, "", hints if stated is None else (*hints, DEGREE.format(stated)))
     fit, distance = Fit.of(observation, noise), found.gradient_distance
@@ -72,6 +72,10 @@ def outcome(
     )
     other = f"another attack ({', '.join(exact)}), or more" if exact else "more"
     return Outcome(APPROXIMATION, text, (f"{other} steps and restarts{',' if exact else ''} may find the graph",))
+
+
+SIZE = "where --n or --max-n was given, is it the client's number of nodes, or a bound on it"
+"""The first thing to check where rows were seen and no graph fits."""
 
 
 def _shorter(found: Reconstruction, space: FeatureSpace | None) -> Iterator[str]:
@@ -91,14 +95,15 @@ def _shorter(found: Reconstruction, space: FeatureSpace | None) -> Iterator[str]
         yield f"in {differ} of the {len(sizes)} no two nodes have the same features: if that is known, --distinct-nodes"
 
 
-def _hints(stop: str, noise: float | None) -> tuple[str, ...]:
+def _hints(stop: str, reason: str | None, noise: float | None) -> tuple[str, ...]:
     """What to try next, by the reason why an attack stopped without a graph."""
     if stop == "time":
-        return ("the time ran out, compilation included: raise --time-limit",)
+        also = "" if reason is None or reason in LATE else ", but first mend what is named above: it may stay"
+        return (f"the time ran out, compilation included: raise --time-limit{also}",)
     told = "noise that clients add needs --noise, " if noise is None else "--noise must be what the clients added, "
     told += "other defences need other attacks"
     if stop != "no candidates":
-        return (told,)
+        return told, f"{SIZE}, as a wrong one leaves the client's graph out"
     return (
         "no node passed the span checks, or too few: do --features match the model's input (raw or normalised "
         "columns, and the latter's mean and deviation), and is the update as the client computed it?",

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jgleak.attacks.closed_form.labels import contradiction
+from jgleak.attacks.closed_form.labels import contradiction, too_large
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation, unflatten
@@ -163,6 +163,8 @@ def observed(
     if shown is not None:
         shown = dataclasses.replace(shown, edge_rows=class_numbers(shown.edge_rows, places, weights))
         check_example(observation, shown, _tables(places, weights), normalised=len(logits) < len(steps))
+    if (large := too_large(observation)) is not None:
+        raise ValueError(f"loss: {large}")
     return observation
 
 

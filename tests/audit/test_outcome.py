@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jgleak import Reconstruction
+from jgleak.attacks.attack import LATE
 from jgleak.attacks.census.distinct import DIFFER
 from jgleak.attacks.certificate import Certificate
 from jgleak.audit.outcome import outcome
@@ -66,3 +67,19 @@ def test_what_would_leave_fewer_graphs_of_a_list_is_said() -> None:
     assert not said(differ, pair, known=True) and not said(differ, alike, conditions=(DIFFER,))
     assert not said(differ, alike, within=dataclasses.replace(space, degree=None))
     assert not said(differ, alike, info={"notes": ["distinct_nodes is not used"]}), "it was asked for"
+
+
+def test_more_time_is_advised_after_what_else_stands_in_the_way() -> None:
+    model = standard(MOLECULE_SPACE.width, hidden=4)
+    params = model.initial(key=jax.random.key(0))
+    seen = Observation(model, params, params, "bce")
+
+    def hints(stop: str, reason: str | None) -> str:
+        info = {} if reason is None else {"reason": reason}
+        return " ".join(outcome(seen, Reconstruction((), None, stop, info=info), None).hints)
+
+    alone = hints("time", None)
+    assert "raise --time-limit" in alone and alone == hints("time", LATE[0])
+    assert hints("time", "too many blocks").startswith(f"{alone}, but first mend what is named above")
+    assert all("--n or --max-n was given" in hints(stop, None) for stop in ("nothing assembled", "missing blocks"))
+    assert "--max-n" not in alone

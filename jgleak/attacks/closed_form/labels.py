@@ -115,6 +115,24 @@ def contradiction(observation: Observation) -> str | None:
     return None
 
 
+def too_large(observation: Observation) -> str | None:
+    """The last bias's gradient in words, where cross-entropy or BCE cannot make it: an entry is a probability less a
+    label, or a mean of such, and so at most 1 in one gradient; None: it is."""
+    loss, gradient = Loss.of(observation.loss), observation.model.output_bias(observation.update)
+    if loss.name not in ("ce", "bce") or gradient is None or observation.scaled:
+        return None
+    if observation.adaptive or observation.steps > 1:
+        return None
+    largest = float(np.max(np.abs(gradient)))
+    if largest <= 1.0 + ROUNDED + CERTAIN * (observation.noise or 0.0):
+        return None
+    squares = "a squared error (one output: 'mse')" if loss.name == "bce" else "another loss"
+    return (
+        f"under {loss.name!r} no entry of the last bias's gradient is larger than 1, a probability less a label, and "
+        f"here one is {largest:.3g}: is it {squares}, or a sum over several graphs (reduction='sum')?"
+    )
+
+
 UNBALANCED, ROUNDED = 1e-3, 1e-6
 """Size of a sum that rounding explains: relative to its entries, and of one entry, a probability less 0 or 1."""
 

@@ -8,7 +8,6 @@ from jaxtyping import Bool, Float
 from jgleak.attacks.facts.evidence import UNSURE, Evidence, Kernel
 from jgleak.attacks.facts.fact import LINEAR, NOISE, PROTOCOLS, Fact, Silent
 from jgleak.attacks.noise import RATE
-from jgleak.attacks.span.binary_features import absent_columns
 
 APART = 1e-2
 """Relative distance from the row of an absent value from which a value occurs; rounding is far below."""
@@ -20,17 +19,13 @@ DISPROPORTIONATE = "the client's values are not in exact proportion to their pub
 """Columns of values that nodes of one gradient have, so many each as ``mean`` times a constant, agree as those of
 absent ones do. That takes whole numbers in the proportions of the means, in most of the columns."""
 
-UNLIKE = 1.3
-"""Two means of columns that are taken for those of absent values differ by this factor. Rows of values that the same
-nodes have are then ``SAME`` only where they are nearer than ``APART`` to those of absent values."""
-
 
 def feature_values(evidence: Evidence) -> Fact:
     """Values that occur; others may occur as well, in nodes that got no gradient.
 
     Row ``j`` of a first kernel's gradient is ``sum_v x_vj d_v``: exactly zero, in every step, where no node has the
     value. Normalised columns (``x = (raw - mean) / std``) make it ``(sum_v raw_vj d_v - mean_j t) / std_j`` with one
-    ``t`` for all columns, which the columns of absent values show.
+    ``t`` for all columns, which most columns show: those of absent values.
 
     Raises:
       Silent: nothing shows which rows are absent values'.
@@ -112,13 +107,10 @@ def _beside_absent(evidence: Evidence, kernel: Kernel) -> Bool[np.ndarray, " m"]
     if columns.size < 4:
         raise Silent("columns are normalised, and too few are there to tell the rows of absent values")
     rows = gradient[columns] * (space.std[columns] / space.mean[columns])[:, None]
-    group = absent_columns(rows, SAME * np.linalg.norm(rows, axis=1), space.mean[columns], UNLIKE)
-    if group is None or group.size <= columns.size / 2:
-        raise Silent("columns are normalised, and no row stands out as that of absent values")
-    absent = np.median(rows[group], axis=0)
+    absent = np.median(rows, axis=0)
     size, apart = float(np.linalg.norm(absent)), np.linalg.norm(rows - absent, axis=1)
-    if size == 0.0:
-        raise Silent("columns are normalised, and the rows of absent values are zero")
+    if size == 0.0 or np.sum(apart <= SAME * size) <= columns.size / 2:
+        raise Silent("columns are normalised, and no row stands out as that of absent values")
     if _along_one_direction(rows - absent):
         raise Silent("columns are normalised, and all rows are multiples of one, of which some agree by chance")
     error = _scaled_error(kernel, space.mean, space.std, columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from jaxtyping import Float
 
@@ -65,18 +67,22 @@ def label(evidence: Evidence) -> Fact:
         raise Silent("the signs of the last bias do not single out a class")
     found = int(below[0] if below.size else unknown[0])
     pruned = (PRUNING,) if observation.pruned else ()
-    return Fact("label", found, (*SIGNS, *pruned, *_beside(evidence)), f"the label is class {found}{_doubt(evidence)}")
+    fact = Fact("label", found, (*SIGNS, *pruned, *_beside(evidence)), f"the label is class {found}")
+    target = squared_target(evidence)
+    return fact if target is None else _doubted(fact, target)
 
 
-def _doubt(evidence: Evidence) -> str:
-    """What to say where the loss that makes a sign a class is not the one that was minimised."""
-    target, (classes, squared) = squared_target(evidence), OF_NUMBERS
-    if target is None or not whole(target):
-        return ""
-    return (
-        f" under the file's loss {classes!r}; but the gradient is, to rounding, that of a squared error with the "
-        f"target {target:.0f}: if clients minimise {squared!r}, give --loss {squared}"
+def _doubted(fact: Fact, target: float) -> Fact:
+    """The class where no label under the file's loss gives the head's gradient, but a squared error does."""
+    classes, squared = OF_NUMBERS
+    but = (
+        f"the gradient is, to rounding, that of a squared error with the target {target:.0f}: if they minimise "
+        f"{squared!r}, give --loss {squared}"
+        if whole(target)
+        else "under it no label gives the head's gradient"
     )
+    fact = fact.provided(f"clients minimise {classes!r}")
+    return dataclasses.replace(fact, line=f"{fact.line}; but {but}")
 
 
 def _mixed(evidence: Evidence) -> bool:

@@ -138,7 +138,9 @@ def _unity(
     """``w`` from ``w - u_j / mean_j`` of every column: it is ``w`` in all columns that no row has. Absent ones may be
     few: in a small vocabulary most words occur. Others agree where the same nodes have them and their means are equal
     (``UNLIKE``), as words of one node, or of all nodes."""
-    absent = absent_columns(columns, tolerances.word_entry * np.linalg.norm(columns, axis=1), means)
+    groups = _groups(columns, tolerances.word_entry * np.linalg.norm(columns, axis=1))
+    several = (g for g in groups if len(g) >= LEAST_ABSENT and means[g].max() > UNLIKE * means[g].min())
+    absent = next(several, None)
     if absent is None:
         raise TooManyCandidates(
             f"fewer than {LEAST_ABSENT} words of the schema (of different frequency) are absent from every node, and "
@@ -146,28 +148,6 @@ def _unity(
             "data"
         )
     return np.median(columns[absent], axis=0)
-
-
-def absent_columns(
-    columns: Float[np.ndarray, "k r"],
-    near: Float[np.ndarray, " k"],
-    means: Float[np.ndarray, " k"],
-    unlike: float = UNLIKE,
-) -> Int[np.ndarray, " g"] | None:
-    """The columns of words that no row has: the largest group that agree, of means that differ somewhere.
-
-    Args:
-      columns: what a column shows divided by its mean, where that is the same in all columns of absent words.
-      near: how far apart two that agree may be.
-      means: of the columns.
-      unlike: the factor by which two of the means must differ.
-
-    Returns:
-      Their places, at least ``LEAST_ABSENT``; None where no group is one.
-    """
-    groups = _groups(columns, near)
-    several = (g for g in groups if len(g) >= LEAST_ABSENT and means[g].max() > unlike * means[g].min())
-    return next(several, None)
 
 
 def _free(marks: Float[np.ndarray, "k r"], most: int, tolerances: SpanTolerances) -> Float[np.ndarray, "r f"]:

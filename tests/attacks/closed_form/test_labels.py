@@ -20,6 +20,7 @@ from jgleak.attacks.closed_form.labels import (
     names_no_class,
     prior_probability,
     tasks_hidden,
+    too_large,
 )
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.defenses import parse
@@ -224,6 +225,22 @@ def test_signs_that_no_class_has_under_its_loss(case: str) -> None:
     assert names_no_class(observation) is refuted
     if refuted:
         assert str(contradiction(observation)).endswith(OTHER_TASKS)
+
+
+def test_a_probability_less_a_label_is_at_most_one() -> None:
+    """So is a mean of such; sums of several steps and directions alone say nothing of it."""
+    squares = shown([-3.1], "bce")
+    assert (
+        "'bce'" in str(too_large(squares))
+        and "'mse'" in str(too_large(squares))
+        and "is 3.1" in str(too_large(squares))
+    )
+    assert "'mse'" not in str(too_large(shown([1.5, -1.5])))
+    for changed in ({"scaled": True}, {"noise": 0.3}, {"local": LocalTraining(0.1, 4), "protocol": "fedavg"}):
+        assert too_large(dataclasses.replace(squares, **changed)) is None, changed
+    for fits in (shown([-1.0], "bce"), shown([1.0, -1.0]), shown([-3.1], "mse"), shown([-3.1, 2.0], "masked_mse")):
+        assert too_large(fits) is None
+    assert too_large(dataclasses.replace(squares, noise=0.2)) is not None
 
 
 def test_noise_may_have_made_a_sign_and_zeros_say_nothing_then() -> None:

@@ -112,7 +112,11 @@ def test_gradients_of_classes_that_are_squared_errors_are_questioned(lab: Any, r
         seen = sent(lab, model, [target], "mse")
         wrong = dataclasses.replace(seen, loss="bce")
         (because,) = (said for said in diagnoses(wrong, lab.bare) if "--loss mse" in said)
-        line, whole = facts(wrong, lab.bare).found["label"].line, target < 2
+        told, whole = facts(wrong, lab.bare).found["label"], target < 2
+        line = told.line
+        assert told.condition == "clients minimise 'bce'" and line.startswith(
+            f"if {told.condition}, the label is class"
+        )
         assert f"with the target {target:g}" in because and ("to rounding" in because) == whole
         assert ("give --loss mse" in line) == whole, line
         assert not (whole and any("times that of the loss" in said for said in diagnoses(wrong, lab.bare)))
@@ -122,6 +126,7 @@ def test_gradients_of_classes_that_are_squared_errors_are_questioned(lab: Any, r
     for label in (0, 1):
         honest = sent(lab, model, [label], "bce")
         assert squared_target(Evidence(honest, lab.bare)) is None
+        assert facts(honest, lab.bare).found["label"].condition is None
         stale = dataclasses.replace(honest, params=model.initial(key=jax.random.key(9)))
         two_maps = readout == Pooled("sum", MLP((8, 1)))
         assert (squared_target(Evidence(stale, lab.bare)) is None) == two_maps
