@@ -88,6 +88,6 @@ def _crowded(deployment: Deployment, group: Mapping[str, Standing]) -> str:
         return ""
     find = "finds" if len(named) == 1 else "find"
     return (
-        f"{' and '.join(named)} {find} nothing where more than {found.most} of up to {found.rows} rows differ: no check "
-        "of nodes has room for them"
+        f"{' and '.join(named)} {find} nothing where more than {found.most} of up to {found.rows} rows differ: no "
+        "check of nodes has room for them"
     )
