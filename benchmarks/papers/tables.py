@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -94,8 +93,8 @@ def main(
     except KeyboardInterrupt:
         stderr.print("interrupted; what was finished follows")
         raise typer.Exit(130) from None
-    except BrokenProcessPool as error:
-        stderr.print(f"a worker died (out of memory? try fewer): {error} What was finished follows", markup=False)
+    except ChildProcessError as error:
+        stderr.print(f"{error}; what was finished follows", markup=False)
         raise typer.Exit(1) from error
     finally:
         if records:

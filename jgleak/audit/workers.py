@@ -6,14 +6,15 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from importlib import import_module
-from multiprocessing import active_children, get_context, parent_process
-from multiprocessing.connection import wait
-from multiprocessing.queues import SimpleQueue
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
 from tempfile import TemporaryDirectory
+from traceback import format_exception
 from typing import Any, TypeVar
 
 from jgleak.garbage import look_seldom
@@ -59,38 +60,48 @@ class Processes:
 
     def __init__(self, number: int, *, here: bool = False, module: str = __name__) -> None:
         self.number, context = number, get_context("spawn")
-        parts: SimpleQueue[list[int]] = context.SimpleQueue()
+        self._compiled, self._idle, self._all = TemporaryDirectory(), SimpleQueue[Connection](), list[BaseProcess]()
         for part in partition(_cores(), number + here)[here:]:
-            parts.put(part)
-        self._others, self._compiled = set(active_children()), TemporaryDirectory()
-        self._pool = ProcessPoolExecutor(number, context, initializer=_begin, initargs=(parts, self._compiled.name))
-        for _ in range(number):
-            self.submit(_imported, module)
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs, part, self._compiled.name, module), daemon=True)
+            process.start()
+            theirs.close()  # so that a death ends what is read from ``ours``
+            self._all.append(process)
+            self._idle.put(ours)
+        self._threads = ThreadPoolExecutor(number)  # each waits for one process at a time
 
     def submit(self, task: Callable[..., T], *call: Any) -> Future[T]:
-        """Have ``task`` called.
+        """Have ``task`` called. The future of a call whose process died has a ChildProcessError."""
+        return self._threads.submit(self._ask, task, call)
 
-        Raises:
-          ChildProcessError: a process died.
-        """
+    def _ask(self, task: Callable[..., T], call: tuple[Any, ...]) -> T:
+        process = self._idle.get()
         try:
-            return self._pool.submit(task, *call)
-        except BrokenProcessPool as error:
-            raise ChildProcessError(DIED) from error
+            process.send((task, call))
+            value, error = process.recv()
+        except (EOFError, OSError) as end:
+            raise ChildProcessError(DIED) from end
+        finally:
+            self._idle.put(process)
+        if error is not None:
+            raise error
+        return value
 
     def __enter__(self) -> Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # No worker is waited for, neither one that does what was done here too, nor the second that Python takes to end
-        # in each. The pool is to forget cancelled calls before workers end, so it is shut down first, and once: in
-        # Python 3.11 it fails on those that it finds then.
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        ended = set(active_children()) - self._others
-        for process in ended:
-            process.terminate()
-        for process in ended:
+        # No process is waited for, neither one that does what was done here too, nor the second that Python takes to
+        # end in each. Each has a pipe of its own, since one that is killed in the middle of an answer must keep no
+        # other's from being read: a pool of concurrent.futures has one pipe for all, and waits forever there.
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for process in self._all:
+            process.kill()
+        for process in self._all:
             process.join()
+        self._threads.shutdown()
+        while not self._idle.empty():
+            self._idle.get().close()
         self._compiled.cleanup()
 
 
@@ -124,21 +135,20 @@ def share(
     failed, number = list[Exception](), min(workers - here, len(calls)) or 1
     with Processes(number, here=here) if started is None else nullcontext(started) as processes:
         futures = [processes.submit(task, *call) for call in calls]
-        for future in _both(task, calls, futures, processes.number) if here else as_completed(futures):
+        for future in _both(task, calls, futures) if here else as_completed(futures):
             if isinstance(error := future.exception(), Exception):
                 failed.append(error)
             else:
                 yield future.result()
     for error in failed:
-        raise ChildProcessError(DIED) if isinstance(error, BrokenProcessPool) else error
+        raise error
 
 
 def _both(
-    task: Callable[..., T], calls: Sequence[tuple[Any, ...]], futures: Sequence[Future[T]], workers: int
+    task: Callable[..., T], calls: Sequence[tuple[Any, ...]], futures: Sequence[Future[T]]
 ) -> Generator[Future[T], None, None]:
-    """Calls as they are done: by the pool, which begins with the first, and in this process, from the last on. The pool
-    hands workers more calls than they have begun, and does not take them back. Such calls are made here too: as long as
-    no worker has answered, since all may still be starting, and where more calls are left than there are workers.
+    """Calls as they are done: by the others, which begin with the first, and in this process, from the last on. As long
+    as none of the others has answered, what they were given is done here too, since all may still be starting.
     """
     left, answered = dict(zip(futures, calls, strict=True)), False
     for mine in reversed(futures):
@@ -146,7 +156,7 @@ def _both(
             del left[future]
             answered = True
             yield future
-        if mine in left and (mine.cancel() or not answered or len(left) > workers):
+        if mine in left and (mine.cancel() or not answered):
             yield _done(task, left.pop(mine))
     yield from as_completed(left)
 
@@ -177,11 +187,22 @@ def _device() -> str:
     return jax.default_backend()
 
 
-def _imported(module: str) -> None:
+def _work(calls: Connection, cores: list[int], compiled: str, module: str) -> None:
+    """Answer ``calls``, each with a value or with what it raised."""
+    _begin(cores, compiled)
     import_module(module)
+    while True:
+        try:
+            task, call = calls.recv()
+            calls.send((task(*call), None))
+        except EOFError:
+            return
+        except Exception as error:
+            error.add_note("".join(format_exception(error)))
+            calls.send((None, error))
 
 
-def _begin(parts: SimpleQueue[list[int]], compiled: str) -> None:
+def _begin(cores: list[int], compiled: str) -> None:
     look_seldom()
     import_igraph()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
@@ -191,7 +212,7 @@ def _begin(parts: SimpleQueue[list[int]], compiled: str) -> None:
 
         jax.config.update("jax_compilation_cache_dir", compiled)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-    if cores := parts.get():
+    if cores:
         os.sched_setaffinity(0, cores)
 
 

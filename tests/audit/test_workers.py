@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ def _answered(folder: Path, call: int) -> tuple[int, int]:
 
 
 def test_calls_that_wait_behind_one_that_lasts_are_done_here(tmp_path: Path) -> None:
-    """The pool hands a worker the calls behind the one that it does; here they are done before that one ends."""
+    """Here they are done before that one ends."""
     found = list(share(_long_second, [(tmp_path, call) for call in range(6)], 2, here=True))
     assert sorted(call for call, _ in found) == list(range(6))
     assert found[-1][0] == 1 and dict(found)[1] != os.getpid()
@@ -97,10 +96,39 @@ def test_processes_without_calls_are_not_waited_for() -> None:
 
 def test_processes_that_died_are_told() -> None:
     with Processes(1) as started:
-        with pytest.raises(BrokenProcessPool):
+        with pytest.raises(ChildProcessError, match="fewer --workers"):
             started.submit(os._exit, 1).result()
         with pytest.raises(ChildProcessError, match="fewer --workers"):
             list(share(pow, [(2, 3)], 1, started=started))
+
+
+def test_processes_end_in_the_middle_of_what_they_answer() -> None:
+    """An answer that is half written when its process ends keeps nobody waiting, neither its context nor Python."""
+    code = """
+import time
+from jgleak.audit.workers import Processes
+
+if __name__ == "__main__":
+    with Processes(2) as started:
+        calls = [started.submit(bytes, 200_000) for _ in range(400)]
+        calls[2].result()
+    print(sum(call.cancelled() for call in calls) > 300, all(call.done() for call in calls))
+"""
+    for _ in range(3):
+        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
+        assert told.stdout == "True True\n"
+
+
+def test_what_cannot_be_carried_over_costs_no_other() -> None:
+    with Processes(1) as started:
+        with pytest.raises(Exception, match="pickle"):
+            started.submit(pow, lambda: 2, 3).result()
+        with pytest.raises(Exception, match="pickle"):
+            started.submit(iter, (lambda: 2).__call__, 3).result()
+        with pytest.raises(ValueError, match="invalid literal") as told:
+            started.submit(int, "two").result()
+        assert "in _work" in "".join(told.value.__notes__)
+        assert started.submit(pow, 2, 3).result() == 8
 
 
 def test_starting_imports_no_jax() -> None:
