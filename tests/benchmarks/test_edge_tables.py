@@ -17,6 +17,7 @@ from benchmarks.papers.defenses import plots as defense_plots
 from benchmarks.papers.defenses import utility as defense_utility
 from benchmarks.papers.defenses.rows import DEFENSES
 from benchmarks.papers.edges import records as edge_records
+from benchmarks.papers.edges.page import shortfalls
 from benchmarks.papers.edges.records import claim
 from benchmarks.papers.edges.table import Attacker, Line, Table
 from benchmarks.papers.fedgig.rows import FEDGIG
@@ -179,6 +180,27 @@ def test_a_claim_is_compared_with_the_truth() -> None:
     assert claim(client(1.0, 1e-6)) == "exact"
     assert claim(client(0.9, 1e-6)) == claim(client(1.0, 1e-3)) == "wrong"
     assert claim(client(1.0, 1e-6, "failed: rank")) == "fails"
+
+
+def test_shortfalls_are_the_papers_numbers_that_are_better() -> None:
+    """Errors above it and scores below it, of attacks; beyond where the paper's number is outside of the interval."""
+    line = dataclasses.replace(
+        TINY.rows[0],
+        printed={"closed-form": {"RNMSE": 0.3, "AUC": 0.9}, "node-2": {"AUC": 0.7}, "guess": {"AUC": 0.9}, "none": {}},
+    )
+    table = dataclasses.replace(TINY, rows=(line,), methods=(*TINY.methods, Attacker("guess", "guess", "random")))
+
+    def record(attack: str, **means: tuple[float, float, float]) -> dict[str, Any]:
+        found = {title: dict(zip(("low", "mean", "high"), values, strict=True)) for title, values in means.items()}
+        return {"row": "c", "attack": attack, "means": found}
+
+    half = (0.4, 0.5, 0.6)
+    records = [record("closed-form", RNMSE=half, AUC=(0.8, 0.85, 0.9)), record("guess", AUC=half)]
+    beyond = ("attacker c", "closed form", "RNMSE", "0.300", "0.500 [0.400, 0.600]", "beyond")
+    within = ("attacker c", "closed form", "AUC", "0.900", "0.850 [0.800, 0.900]", "")
+    assert shortfalls(table, records) == ([beyond, within], 2)
+    assert shortfalls(table, [*records, record("node-2", RNMSE=half, AUC=(0.6, 0.7, 0.8))]) == ([beyond, within], 3)
+    assert shortfalls(table, [record("closed-form", RNMSE=(0.1, 0.2, 0.3), AUC=(0.8, 0.95, 1.0))]) == ([], 2)
 
 
 def test_the_grid_is_drawn_from_what_was_stored(tmp_path: Path) -> None:

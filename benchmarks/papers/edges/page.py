@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from benchmarks.lib.page import markdown
 from benchmarks.lib.records import Record
 from benchmarks.papers.edges.table import Attacker, Table
 from jgleak.metrics import Interval, bootstrap
+from jgleak.names.attacks import BASELINES
 
 Cells = tuple[str, ...]
 
@@ -23,6 +25,13 @@ Both attacks' means over the clients that both answered, then by how much the fi
 interval of the clients' differences. A client is left out where a value is undefined (the AUC of a complete graph).
 An interval that contains 0 shows no difference; graphs of
 one batch are counted as independent, which makes intervals too narrow."""
+
+
+BELOW = """\
+## Below the paper
+
+Of {printed} numbers that the paper prints of attacks, its own and rivals, {below} are better than ours. *Beyond*: the
+paper's number is outside of the 95 % interval of our clients; so are {beyond}. (The paper prints no intervals.)"""
 
 
 def head(table: Table) -> Cells:
@@ -60,10 +69,36 @@ def document(table: Table, records: Sequence[Record]) -> str:
         markdown(head(table), lines(table, records, interval)),
         f"Not run, or refused: {idle}." if idle else "",
         *([PAIRED, markdown(_paired_head(table), pairs)] if (pairs := paired(table, records)) else ()),
+        *_below(table, records),
         "## How it was run",
         markdown(("row", "attack", "clients", "options", "seed", "ended", "device", "jgleak"), _runs(records)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _below(table: Table, records: Sequence[Record]) -> tuple[str, ...]:
+    """The heading and the table of shortfalls; empty where there is none."""
+    found, printed = shortfalls(table, records)
+    if not found:
+        return ()
+    text = BELOW.format(below=len(found), printed=printed, beyond=sum(bool(line[-1]) for line in found))
+    return text, markdown(("row", "attack", "", "paper", "ours", ""), found)
+
+
+def shortfalls(table: Table, records: Sequence[Record]) -> tuple[list[Cells], int]:
+    """Every mean of an attack that is worse than the number which the paper prints, and how many were compared."""
+    stored, found, compared = {(record["row"], record["attack"]): record for record in records}, [], 0
+    attacks = [method for method in table.methods if method.attack not in BASELINES]
+    for row, method, column in product(table.rows, attacks, table.columns):
+        ours = stored.get((row.name, method.name), {}).get("means", {}).get(column.title)
+        printed = row.printed.get(method.name, {}).get(column.title)
+        if ours is None or printed is None:
+            continue
+        compared += 1
+        if (ours["mean"] < printed) if column.up else (ours["mean"] > printed):
+            beyond = "" if ours["low"] <= printed <= ours["high"] else "beyond"
+            found.append((row.title, method.title, column.title, number(printed), interval(ours), beyond))
+    return found, compared
 
 
 def paired(table: Table, records: Sequence[Record]) -> list[Cells]:
