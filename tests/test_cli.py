@@ -263,6 +263,9 @@ def test_a_certificate_is_verified_from_scratch(tmp_path: Path) -> None:
         bad = jgleak("verify", str(file))
         assert bad.exit_code == 1 and bad.stdout.splitlines()[-1] == "does not hold"
         assert f"fault: {fault}" in bad.stdout
+    file.write_text(json.dumps({**document, "graphs": [], "certificate": None}))
+    bare = jgleak("verify", str(file))
+    assert bare.exit_code == 1 and bare.stdout.splitlines()[-2:] == ["fault: no graph is listed", "nothing to verify"]
     for broken in ("{", json.dumps({"format": "other"}), json.dumps({**document, "graphs": [{}]})):
         file.write_text(broken)
         bad = jgleak("verify", str(file))

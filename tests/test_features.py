@@ -224,13 +224,23 @@ def test_a_malformed_description_is_refused(spoil: Any) -> None:
         ),
         (
             lambda: FeatureSpace((ELEMENT,), degree="element"),
-            "must name a one-hot or number feature whose values",
+            "'element' must be a one-hot or number feature whose values",
         ),
-        (lambda: FeatureSpace((ELEMENT,), degree="rank"), "degree: 'rank' must name"),
+        (lambda: FeatureSpace((ELEMENT,), degree="rank"), "no feature is called 'rank'; give one of element, or none"),
+        (lambda: FeatureSpace((ELEMENT,), degree="elemnt"), "did you mean 'element'"),
         (lambda: FeatureSpace((ELEMENT,), mean=np.zeros(3)), "give both or neither"),
-        (lambda: FeatureSpace((ELEMENT,), mean=np.zeros(2), std=np.ones(2)), r"mean: must be finite with shape \(3,\)"),
-        (lambda: FeatureSpace((ELEMENT,), mean=np.zeros(3), std=np.array([1, 1, np.nan])), "std: must be finite"),
-        (lambda: FeatureSpace((ELEMENT,), mean=np.zeros(3), std=np.array([1, 1, -1.0])), "cannot be negative"),
+        (
+            lambda: FeatureSpace((ELEMENT,), mean=np.zeros(2), std=np.ones(2)),
+            "mean: give 3 numbers, one for each column of the features, got 2",
+        ),
+        (
+            lambda: FeatureSpace((ELEMENT,), mean=np.zeros(3), std=np.array([1, 1, np.nan])),
+            "std: must be finite, got nan for column 2",
+        ),
+        (
+            lambda: FeatureSpace((ELEMENT,), mean=np.zeros(3), std=np.array([1, 1, -1.0])),
+            "cannot be negative, got -1 for column 2",
+        ),
     ],
 )
 @pytest.mark.usefixtures("unchecked")

@@ -23,6 +23,7 @@ from jgleak.graph import Graph
 from jgleak.reading import read_json, shortened, typed_fields
 
 FORMAT = "jgleak reconstruction 1"
+_EMPTY = "no graph is listed"
 
 SAID = {"loss": "str", "batch_size": "int", "scaled": "bool", "pruned": "bool"}
 """Fields of the observation that a user may correct, and their types."""
@@ -199,7 +200,7 @@ def verify(path: Path) -> Report:
     most = fit.most
     lines = [f"graphs listed: {len(graphs)}, different: {len(forms)}, largest gradient distance: {furthest:.1e}"]
     wrong = {
-        "no graph is listed": not graphs,
+        _EMPTY: not graphs,
         "it assumes noise that alone explains the update": not fit.informative,
         f"a listed graph's gradient is more than {most:.0e} away": bool(graphs) and not furthest <= most,
         "two listed graphs are isomorphic": len(forms) < len(graphs),
@@ -226,7 +227,8 @@ def _claims(certificate: Certificate | None) -> list[str]:
 def _report(shown: str, lines: Sequence[str], faults: Sequence[str], certificate: Certificate | None) -> Report:
     """The lines and the faults, or, without a fault, the lines and what is shown and what is not."""
     if faults:
-        return Report(False, "\n".join([*lines, *(f"fault: {fault}" for fault in faults), "does not hold"]))
+        end = "nothing to verify" if _EMPTY in faults and certificate is None else "does not hold"
+        return Report(False, "\n".join([*lines, *(f"fault: {fault}" for fault in faults), end]))
     others = "others are not excluded, by the search or by this check"
     if certificate is not None and certificate.status != "at_least_k":
         others = "that there are no others follows from the search, which is not repeated here"

@@ -22,6 +22,10 @@ DEGREE = (
 )
 
 
+BEFORE_BLOCKS = ("time", "no candidates", "no information")
+"""Where an attack may have stopped before it asked how many neighbours a node has."""
+
+
 class Outcome(NamedTuple):
     """The kind of an answer, with text and hints.
 
@@ -57,7 +61,7 @@ def outcome(
     """
     if not found.graphs:
         hints = *_hints(found.stop, found.info.get("reason"), noise), *_training(observation, found.stop)
-        stated = None if space is None or found.stop == "time" else space.degree
+        stated = None if space is None or found.stop in BEFORE_BLOCKS else space.degree
         return Outcome(NOTHING, "", hints if stated is None else (*hints, DEGREE.format(stated)))
     fit, distance = Fit.of(observation, noise), found.gradient_distance
     if distance is not None and distance <= fit.most and fit.informative:
@@ -79,9 +83,10 @@ SIZE = "where --n or --max-n was given, is it the client's number of nodes, or a
 
 
 def _shorter(found: Reconstruction, space: FeatureSpace | None) -> Iterator[str]:
-    """What would leave fewer graphs of a list that has graphs of several sizes, or with nodes of the same features."""
+    """What would leave fewer graphs of a list that has graphs of several sizes, or with nodes of the same features, and
+    what may close a list that is open."""
     certificate, sizes = found.certificate, sorted(graph.n for graph in found.graphs)
-    if certificate is None or len(sizes) < 2:
+    if certificate is None:
         return
     if sizes[0] < sizes[-1] and not certificate.n_known:
         yield (
@@ -91,7 +96,14 @@ def _shorter(found: Reconstruction, space: FeatureSpace | None) -> Iterator[str]
     differ = sum(map(differing, found.graphs))
     stated = space is not None and space.degree is not None and not space.edge_classes
     tried = DIFFER in certificate.conditions or found.info.get("notes")  # notes say why it was not used
-    if stated and 0 < differ < len(sizes) and not tried:
+    if not stated or not differ or tried:
+        return
+    if certificate.status == "at_least_k":
+        yield (
+            f"the search did not end, so others were not excluded: if it is known that no two nodes have the same "
+            f"features, as in {differ} of the {len(sizes)} listed, --distinct-nodes searches fewer and may end"
+        )
+    elif differ < len(sizes):
         yield f"in {differ} of the {len(sizes)} no two nodes have the same features: if that is known, --distinct-nodes"
 
 

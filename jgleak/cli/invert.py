@@ -80,7 +80,7 @@ def invert(
         bool,
         option.knowledge(
             "--distinct-nodes",
-            help="Assume that all nodes of a client differ (`census` uses it where features state degrees).",
+            help="Assume that all nodes of a client differ (`census`, where degrees are stated and such a graph fits).",
         ),
     ] = False,
     name: Annotated[

@@ -7,6 +7,7 @@ A server must publish this for training to work at all, so every attack may use 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Int, Num
 
+from jgleak.plural import counted
 from jgleak.reading import typed_fields
 
 Kind = Literal["onehot", "binary", "number", "real"]
@@ -111,24 +113,39 @@ class FeatureSpace:
             if f.determined_by is not None:
                 _check_mapping(f, self.features[names.index(f.determined_by)])
         if self.degree is not None:
-            degree = next((f for f in self.features if f.name == self.degree), None)
-            listed = degree is not None and degree.kind in ("onehot", "number")
-            if degree is None or not listed or not all(isinstance(v, int) for v in degree.values):
-                raise ValueError(
-                    f"degree: {self.degree!r} must name a one-hot or number feature whose values are integers"
-                )
+            self._check_degree(self.degree, names)
         for field in ("mean", "std"):
-            column = getattr(self, field)
-            if column is not None and (column.shape != (self.width,) or not np.all(np.isfinite(column))):
-                raise ValueError(f"{field}: must be finite with shape ({self.width},), got {column.shape}")
+            self._check_columns(field, getattr(self, field))
         if (self.mean is None) != (self.std is None):
             raise ValueError("mean, std: give both or neither")
         if self.std is not None and np.any(self.std < 0):
-            raise ValueError("std: deviations cannot be negative")
+            at = int(np.argmax(self.std < 0))
+            raise ValueError(f"std: deviations cannot be negative, got {self.std[at]:g} for column {at}")
         if self.max_degree is not None and self.max_degree < 0:
             raise ValueError(f"max_degree: a number of neighbours is not negative, got {self.max_degree}")
         object.__setattr__(self, "edge_classes", tuple(map(str, self.edge_classes)))
         _unique("edge_classes", self.edge_classes)
+
+    def _check_degree(self, name: str, names: Sequence[str]) -> None:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise ValueError(f"degree: no feature is called {name!r}; {hint}give one of {', '.join(names)}, or none")
+        feature = self.features[self.index(name)]
+        if feature.kind not in ("onehot", "number") or not all(isinstance(v, int) for v in feature.values):
+            raise ValueError(f"degree: {name!r} must be a one-hot or number feature whose values are integers")
+
+    def _check_columns(self, field: str, given: np.ndarray | None) -> None:
+        if given is None:
+            return
+        if given.shape != (self.width,):
+            raise ValueError(
+                f"{field}: give {counted(self.width, 'number')}, one for each column of the features, "
+                f"got {' x '.join(map(str, given.shape)) or 'a single one'}"
+            )
+        if not np.all(np.isfinite(given)):
+            at = int(np.argmin(np.isfinite(given)))
+            raise ValueError(f"{field}: must be finite, got {given[at]} for column {at}")
 
     @cached_property
     def width(self) -> int:

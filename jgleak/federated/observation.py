@@ -283,9 +283,9 @@ def load(
                 "execute code; give the model and its gradients to jgleak.interop.from_pyg and save what it returns, "
                 "as docs/bring-your-own-model.md shows"
             ) from error
+        why = ": it is not one" if "header too large" in f"{error}" else f": {error}"
         raise ValueError(
-            f"cannot read {path} as a safetensors file: {error}; give one that `jgleak.save` or "
-            "`jgleak attack --out` wrote"
+            f"cannot read {path} as a safetensors file{why}; give one that `jgleak.save` or `jgleak attack --out` wrote"
         ) from error
     if "jgleak" not in metadata:
         raise ValueError(f"{path}: not a jgleak observation (no 'jgleak' header); write one with jgleak.save")

@@ -54,8 +54,9 @@ def test_what_would_leave_fewer_graphs_of_a_list_is_said() -> None:
         within: FeatureSpace = space,
         conditions: Any = (),
         info: Any = MappingProxyType({}),
+        status: Any = "k_graphs",
     ) -> list[str]:
-        certificate = Certificate("k_graphs", len(graphs), 40, known, 0.0, conditions)
+        certificate = Certificate(status, len(graphs), 40, known, 0.0, conditions)
         found = Reconstruction(graphs, 0.0, "match", certificate=certificate, info=info)
         return list(outcome(seen, found, None, within).hints)
 
@@ -67,6 +68,11 @@ def test_what_would_leave_fewer_graphs_of_a_list_is_said() -> None:
     assert not said(differ, pair, known=True) and not said(differ, alike, conditions=(DIFFER,))
     assert not said(differ, alike, within=dataclasses.replace(space, degree=None))
     assert not said(differ, alike, info={"notes": ["distinct_nodes is not used"]}), "it was asked for"
+    (ends,) = said(differ, status="at_least_k")
+    assert ends.startswith("the search did not end") and "in 1 of the 1 listed, --distinct-nodes" in ends
+    assert said(differ, alike, status="at_least_k") == [ends.replace("1 of the 1", "1 of the 2")]
+    assert not said(alike, status="at_least_k") and not said(differ)
+    assert not said(differ, status="at_least_k", conditions=(DIFFER,))
 
 
 def test_more_time_is_advised_after_what_else_stands_in_the_way() -> None:
