@@ -12,6 +12,7 @@ from importlib import import_module
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from traceback import format_exception
@@ -75,14 +76,15 @@ class Processes:
         return self._threads.submit(self._ask, task, call)
 
     def _ask(self, task: Callable[..., T], call: tuple[Any, ...]) -> T:
-        process = self._idle.get()
+        asked, process = ForkingPickler.dumps((task, call)), self._idle.get()
         try:
-            process.send((task, call))
-            value, error = process.recv()
+            process.send_bytes(asked)
+            answer = process.recv_bytes()
         except (EOFError, OSError) as end:
             raise ChildProcessError(DIED) from end
         finally:
             self._idle.put(process)
+        value, error = ForkingPickler.loads(answer)
         if error is not None:
             raise error
         return value
@@ -191,15 +193,27 @@ def _work(calls: Connection, cores: list[int], compiled: str, module: str) -> No
     """Answer ``calls``, each with a value or with what it raised."""
     _begin(cores, compiled)
     import_module(module)
+    os.set_inheritable(calls.fileno(), False)  # what a task starts must not keep the pipe open
     while True:
         try:
-            task, call = calls.recv()
-            calls.send((task(*call), None))
+            given = calls.recv_bytes()
         except EOFError:
             return
-        except Exception as error:
+        try:
+            task, call = ForkingPickler.loads(given)
+            answer = ForkingPickler.dumps((task(*call), None))
+        except BaseException as error:
             error.add_note("".join(format_exception(error)))
-            calls.send((None, error))
+            answer = _carried(error)
+        calls.send_bytes(answer)
+
+
+def _carried(error: BaseException) -> bytes:
+    """The answer that something was raised; as text, where it cannot be pickled."""
+    try:
+        return ForkingPickler.dumps((None, error))
+    except Exception:
+        return ForkingPickler.dumps((None, RuntimeError("".join(format_exception(error)))))
 
 
 def _begin(cores: list[int], compiled: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -125,10 +126,20 @@ def test_what_cannot_be_carried_over_costs_no_other() -> None:
             started.submit(pow, lambda: 2, 3).result()
         with pytest.raises(Exception, match="pickle"):
             started.submit(iter, (lambda: 2).__call__, 3).result()
+        with pytest.raises(RuntimeError, match="holds what cannot be pickled"):
+            started.submit(_raise_unpicklable).result()
+        with pytest.raises(EOFError, match="Ran out of input"):
+            started.submit(pickle.loads, b"").result()
+        with pytest.raises(SystemExit):
+            started.submit(sys.exit, 3).result()
         with pytest.raises(ValueError, match="invalid literal") as told:
             started.submit(int, "two").result()
         assert "in _work" in "".join(told.value.__notes__)
         assert started.submit(pow, 2, 3).result() == 8
+
+
+def _raise_unpicklable() -> None:
+    raise ValueError("holds what cannot be pickled", lambda: 2)
 
 
 def test_starting_imports_no_jax() -> None:

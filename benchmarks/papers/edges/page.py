@@ -30,8 +30,9 @@ one batch are counted as independent, which makes intervals too narrow."""
 BELOW = """\
 ## Below the paper
 
-Of {printed} numbers that the paper prints of attacks, its own and rivals, {below} are better than ours. *Beyond*: the
-paper's number is outside of the 95 % interval of our clients; so are {beyond}. (The paper prints no intervals.)"""
+Of {printed} numbers that the paper prints of attacks, its own and its rivals', and that were measured here, {below} are
+better than ours. *Beyond*: the paper's number is outside of the 95 % interval of our clients, as {beyond} of them are.
+(The paper prints no intervals.)"""
 
 
 def head(table: Table) -> Cells:
@@ -82,7 +83,7 @@ def _below(table: Table, records: Sequence[Record]) -> tuple[str, ...]:
     if not found:
         return ()
     text = BELOW.format(below=len(found), printed=printed, beyond=sum(bool(line[-1]) for line in found))
-    return text, markdown(("row", "attack", "", "paper", "ours", ""), found)
+    return text, markdown(("row", "attack", "measure", "paper", "ours", "interval"), found)
 
 
 def shortfalls(table: Table, records: Sequence[Record]) -> tuple[list[Cells], int]:
