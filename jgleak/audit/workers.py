@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -12,7 +13,6 @@ from importlib import import_module
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from traceback import format_exception
@@ -76,7 +76,7 @@ class Processes:
         return self._threads.submit(self._ask, task, call)
 
     def _ask(self, task: Callable[..., T], call: tuple[Any, ...]) -> T:
-        asked, process = ForkingPickler.dumps((task, call)), self._idle.get()
+        asked, process = pickle.dumps((task, call)), self._idle.get()
         try:
             process.send_bytes(asked)
             answer = process.recv_bytes()
@@ -84,7 +84,7 @@ class Processes:
             raise ChildProcessError(DIED) from end
         finally:
             self._idle.put(process)
-        value, error = ForkingPickler.loads(answer)
+        value, error = pickle.loads(answer)
         if error is not None:
             raise error
         return value
@@ -200,8 +200,8 @@ def _work(calls: Connection, cores: list[int], compiled: str, module: str) -> No
         except EOFError:
             return
         try:
-            task, call = ForkingPickler.loads(given)
-            answer = ForkingPickler.dumps((task(*call), None))
+            task, call = pickle.loads(given)
+            answer = pickle.dumps((task(*call), None))
         except BaseException as error:
             error.add_note("".join(format_exception(error)))
             answer = _carried(error)
@@ -211,9 +211,9 @@ def _work(calls: Connection, cores: list[int], compiled: str, module: str) -> No
 def _carried(error: BaseException) -> bytes:
     """The answer that something was raised; as text, where it cannot be pickled."""
     try:
-        return ForkingPickler.dumps((None, error))
+        return pickle.dumps((None, error))
     except Exception:
-        return ForkingPickler.dumps((None, RuntimeError("".join(format_exception(error)))))
+        return pickle.dumps((None, RuntimeError("".join(format_exception(error)))))
 
 
 def _begin(cores: list[int], compiled: str) -> None:
