@@ -22,7 +22,7 @@ DEGREE = (
 )
 
 
-BEFORE_BLOCKS = ("time", "no candidates", "no information")
+UNASKED = ("time", "no information")
 """Where an attack may have stopped before it asked how many neighbours a node has."""
 
 
@@ -61,7 +61,7 @@ def outcome(
     """
     if not found.graphs:
         hints = *_hints(found.stop, found.info.get("reason"), noise), *_training(observation, found.stop)
-        stated = None if space is None or found.stop in BEFORE_BLOCKS else space.degree
+        stated = None if space is None or found.stop in UNASKED else space.degree
         return Outcome(NOTHING, "", hints if stated is None else (*hints, DEGREE.format(stated)))
     fit, distance = Fit.of(observation, noise), found.gradient_distance
     if distance is not None and distance <= fit.most and fit.informative:
