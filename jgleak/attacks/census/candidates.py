@@ -129,7 +129,7 @@ class CensusCandidates:
                 if attempt.conic:  # few of thousands of candidates: usual ones before all
                     usual = start.usual(self.problem.knowledge)
                     tried = (self._conic(some, attempt) for some in (usual, start) if some is not None)
-                    yield from (levels for levels in tried if levels is not None)
+                    yield from (dataclasses.replace(levels, start=start) for levels in tried if levels is not None)
                     continue
                 for chosen in self._chosen(attempt, start.nodes):
                     key = names(chosen)

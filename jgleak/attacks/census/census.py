@@ -251,10 +251,13 @@ def _problem(
 
 def _taken_again(problem: CensusProblem, candidates: CensusCandidates, answer: Attempted, clock: Clock) -> Attempted:
     """The answer under fewer conditions, where the limits allow: with all degrees, where nodes of few neighbours were
-    tried first, and then, where its search was exhausted, under the conditions of ``checks.WEAKEST``."""
+    tried first, and then, where its search was exhausted or its candidates alone leave it open (``conic``), under the
+    conditions of ``checks.WEAKEST``."""
     all_degrees = candidates.of_all_degrees(answer.levels)
     answer = _wider(problem, answer, all_degrees, clock)
-    weakest = candidates.weakest(answer.levels) if answer.found.exhausted else None
+    start = answer.levels.start
+    some_blocks = start is not None and start.complete and not answer.levels.complete
+    weakest = candidates.weakest(answer.levels) if answer.found.exhausted or some_blocks else None
     answer = _wider(problem, answer, weakest, clock)
     candidates.hurried |= clock.left <= 0 and not (all_degrees is None and weakest is None)
     return answer

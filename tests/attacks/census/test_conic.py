@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from models import some_params
 
-from jgleak import Budget, Knowledge, get_attack
+from jgleak import Budget, Knowledge, get_attack, standard
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.checks import ATTEMPTS
 from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.unit_classes import Rows
 from jgleak.datasets import load
+from jgleak.datasets.molecules import molecule_graph
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled
 from jgleak.gnn.tree import at, put
@@ -71,6 +72,35 @@ def test_a_last_layer_whose_units_are_all_on_is_no_obstacle() -> None:
     assert any(one.isomorphic(graph) for one in answer.graphs)
     assert answer.certificate is not None and answer.certificate.status == "at_least_k"
     assert any("make up the last convolution's gradient" in said for said in answer.certificate.conditions)
+
+
+def test_a_list_of_few_feature_vectors_is_closed_without_them() -> None:
+    """No check of nodes tells this molecule's blocks. The few that its feature vectors can have are compared, all of
+    them, after those that make up the gradient: no other graph is left out, where once a single graph stood open."""
+    graph, model = molecule_graph("CCOC(C)OCC", 1), standard(DATA.space.width, hidden=64)
+    observation = fedsgd(model, some_params(model), [graph], DATA.space, loss="bce")
+    knowledge = Knowledge(DATA.space, n=graph.n)
+    problem = CensusProblem.of(observation, knowledge)
+    first = next(CensusCandidates(problem, FOREVER, Budget()).attempts(FOREVER))
+    assert not first.complete and any("make up the last convolution's gradient" in said for said in first.conditions)
+
+    answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=Budget(time_limit=60))
+    assert answer.certificate is not None and answer.certificate.status == "unique"
+    assert answer.graphs[0].isomorphic(graph)
+    assert not any("make up" in said for said in answer.certificate.conditions)
+
+
+def test_usual_vectors_are_compared_first_and_all_of_them_may_follow() -> None:
+    """Lactic acid: what restricts the candidates least is asked of all ten vectors, not of the six usual ones."""
+    graph, model = (
+        next(one for one in DATA.graphs if one.name.startswith("lactic")),
+        standard(DATA.space.width, hidden=64),
+    )
+    observation = fedsgd(model, some_params(model), [graph], DATA.space, loss="bce")
+    problem = CensusProblem.of(observation, Knowledge(DATA.space, n=graph.n))
+    first = next(CensusCandidates(problem, FOREVER, Budget()).attempts(FOREVER))
+    assert first.start is not None and first.start.complete
+    assert first.nodes.degrees.size < first.start.nodes.degrees.size
 
 
 def test_a_hop_below_that_cannot_be_afforded_ends_it_quietly() -> None:
