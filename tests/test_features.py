@@ -235,11 +235,11 @@ def test_a_malformed_description_is_refused(spoil: Any) -> None:
         ),
         (
             lambda: FeatureSpace((ELEMENT,), mean=np.zeros(3), std=np.array([1, 1, np.nan])),
-            "std: must be finite, got nan for column 2",
+            "std: nan for column 2; give finite numbers of 0 or more",
         ),
         (
             lambda: FeatureSpace((ELEMENT,), mean=np.zeros(3), std=np.array([1, 1, -1.0])),
-            "cannot be negative, got -1 for column 2",
+            "std: -1 for column 2; give finite numbers of 0 or more",
         ),
     ],
 )

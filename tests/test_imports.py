@@ -12,6 +12,7 @@ LAYER = {
     "archives": 0,
     "graph": 0,
     "names": 0,
+    "did_you_mean": 0,
     "plural": 0,
     "features": 0,
     "garbage": 0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from jgleak.attacks.registry import get_attack
 from jgleak.audit.specification import ENCODERS, NORM_MODES, Faults, Specification
 from jgleak.datasets import names, tasks
 from jgleak.defenses import parse
+from jgleak.did_you_mean import did_you_mean
 from jgleak.federated import Loss
 from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS, JUMPS, NORMS, RESIDUALS
 from jgleak.names.parts import READOUTS
@@ -88,7 +88,7 @@ def entry_faults(axis: str, entry: Mapping[str, Any]) -> Iterator[str]:
         yield from (f".{fault}" for fault in error.faults)
     for field, choices in _CHOICES.items():
         if field in sound and sound[field] not in choices:
-            hint = _hint(sound[field], choices)
+            hint = did_you_mean(sound[field], choices)
             yield f".{field}: unknown {sound[field]!r}; {hint}choose one of {', '.join(choices)}"
     for field in ("layers", "hidden", "heads"):
         if sound.get(field, 1) < 1:
@@ -120,7 +120,8 @@ def _looked_up(sound: Mapping[str, Any]) -> Iterator[str]:
         try:
             known = tasks(name)
         except ValueError:
-            yield f".dataset: no data set {name!r}; {_hint(name, names())}choose one of {', '.join(names())}, tu:NAME"
+            hint = did_you_mean(name, names())
+            yield f".dataset: no data set {name!r}; {hint}choose one of {', '.join(names())}, tu:NAME"
         else:
             if task is not None and task not in known:
                 choice = f"choose one of {', '.join(known)}" if known else "it has only one, leave task out"
@@ -152,7 +153,7 @@ def _misfit(axis: str, key: str, value: Any) -> str | None:
         if home is not None:
             return f"belongs into a [[{home}]] table"
         known = ("name", *AXES[axis])
-        return f"unknown; {_hint(key, known)}a [[{axis}]] table has {', '.join(known)}"
+        return f"unknown; {did_you_mean(key, known)}a [[{axis}]] table has {', '.join(known)}"
     if key == "options":
         plain = isinstance(value, dict) and all(isinstance(v, str | int | float) for v in value.values())
         return None if plain else f"expected a table of names and values, as {{steps = 300}}, got {value!r}"
@@ -163,8 +164,3 @@ def _misfit(axis: str, key: str, value: Any) -> str | None:
     wanted = next(t for t in get_args(hint) if t is not types.NoneType) if get_args(hint) else hint
     fits = type(value) is wanted or (wanted is float and type(value) is int)
     return None if fits else f"expected {_WORDS[wanted]}, got {value!r}"
-
-
-def _hint(word: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(word.lower(), known, n=1)
-    return f"did you mean {close[0]!r}? " if close else ""

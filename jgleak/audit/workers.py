@@ -76,7 +76,8 @@ class Processes:
         return self._threads.submit(self._ask, task, call)
 
     def _ask(self, task: Callable[..., T], call: tuple[Any, ...]) -> T:
-        asked, process = pickle.dumps((task, call)), self._idle.get()
+        asked = pickle.dumps((task, call))
+        process = self._idle.get()
         try:
             process.send_bytes(asked)
             answer = process.recv_bytes()
@@ -142,8 +143,8 @@ def share(
                 failed.append(error)
             else:
                 yield future.result()
-    for error in failed:
-        raise error
+    if failed:
+        raise failed[0]
 
 
 def _both(
@@ -193,7 +194,8 @@ def _work(calls: Connection, cores: list[int], compiled: str, module: str) -> No
     """Answer ``calls``, each with a value or with what it raised."""
     _begin(cores, compiled)
     import_module(module)
-    os.set_inheritable(calls.fileno(), False)  # what a task starts must not keep the pipe open
+    if os.name == "posix":
+        os.set_inheritable(calls.fileno(), False)  # what a task starts must not keep the pipe open
     while True:
         try:
             given = calls.recv_bytes()
@@ -203,17 +205,18 @@ def _work(calls: Connection, cores: list[int], compiled: str, module: str) -> No
             task, call = pickle.loads(given)
             answer = pickle.dumps((task(*call), None))
         except BaseException as error:
-            error.add_note("".join(format_exception(error)))
             answer = _carried(error)
         calls.send_bytes(answer)
 
 
 def _carried(error: BaseException) -> bytes:
-    """The answer that something was raised; as text, where it cannot be pickled."""
+    """The answer that something was raised, with where; as text, where it cannot be pickled."""
+    told = "".join(format_exception(error))
+    error.add_note(told)
     try:
         return pickle.dumps((None, error))
-    except Exception:
-        return pickle.dumps((None, RuntimeError("".join(format_exception(error)))))
+    except Exception:  # whatever pickling raises
+        return pickle.dumps((None, RuntimeError(told)))
 
 
 def _begin(cores: list[int], compiled: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from jgleak.datasets.sampling import clients
 from jgleak.datasets.synthetic import Topology, synthetic
 from jgleak.datasets.tally import Tally
 from jgleak.datasets.tudataset import tudataset
+from jgleak.did_you_mean import did_you_mean
 from jgleak.names.datasets import TASKS
 
 
@@ -101,9 +101,8 @@ def _key(name: str) -> str:
         return name
     key = name.lower()
     if key not in names():
-        close = difflib.get_close_matches(key, names(), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise ValueError(f"no data set {name!r}{hint} Known are {', '.join(names())} and tu:NAME")
+        hint = did_you_mean(key, names())
+        raise ValueError(f"no data set {name!r}; {hint}known are {', '.join(names())} and tu:NAME")
     return key
 
 

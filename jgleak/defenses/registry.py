@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 
 from jgleak.defenses.activation import ACTIVATIONS
 from jgleak.defenses.defense import Defense, Kind, Step
 from jgleak.defenses.noise import LAPLACE
+from jgleak.did_you_mean import did_you_mean
 from jgleak.names.defenses import DEFENSES, HYBRID
 from jgleak.names.entries import Entries
 
@@ -32,8 +32,7 @@ def parse(text: str) -> Defense:
             steps += [Step(ACTIVATIONS, half), Step(LAPLACE, half)]
             continue
         if name not in KINDS:
-            close = difflib.get_close_matches(name.lower(), [*KINDS, HYBRID], n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
+            hint = did_you_mean(name, (*KINDS, HYBRID))
             raise ValueError(f"defense: unknown {name!r}; {hint}choose from {', '.join((*KINDS, HYBRID))}")
         kind = KINDS[name]
         if kind.plain and colon:

@@ -7,7 +7,6 @@ A server must publish this for training to work at all, so every attack may use 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-from jgleak.plural import counted
+from jgleak.did_you_mean import did_you_mean
 from jgleak.reading import typed_fields
 
 Kind = Literal["onehot", "binary", "number", "real"]
@@ -115,12 +114,10 @@ class FeatureSpace:
         if self.degree is not None:
             self._check_degree(self.degree, names)
         for field in ("mean", "std"):
-            self._check_columns(field, getattr(self, field))
+            if (column := getattr(self, field)) is not None:
+                _check_column(field, column, self.width)
         if (self.mean is None) != (self.std is None):
             raise ValueError("mean, std: give both or neither")
-        if self.std is not None and np.any(self.std < 0):
-            at = int(np.argmax(self.std < 0))
-            raise ValueError(f"std: deviations cannot be negative, got {self.std[at]:g} for column {at}")
         if self.max_degree is not None and self.max_degree < 0:
             raise ValueError(f"max_degree: a number of neighbours is not negative, got {self.max_degree}")
         object.__setattr__(self, "edge_classes", tuple(map(str, self.edge_classes)))
@@ -128,24 +125,11 @@ class FeatureSpace:
 
     def _check_degree(self, name: str, names: Sequence[str]) -> None:
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
+            hint = did_you_mean(name, names)
             raise ValueError(f"degree: no feature is called {name!r}; {hint}give one of {', '.join(names)}, or none")
         feature = self.features[self.index(name)]
         if feature.kind not in ("onehot", "number") or not all(isinstance(v, int) for v in feature.values):
             raise ValueError(f"degree: {name!r} must be a one-hot or number feature whose values are integers")
-
-    def _check_columns(self, field: str, given: np.ndarray | None) -> None:
-        if given is None:
-            return
-        if given.shape != (self.width,):
-            raise ValueError(
-                f"{field}: give {counted(self.width, 'number')}, one for each column of the features, "
-                f"got {' x '.join(map(str, given.shape)) or 'a single one'}"
-            )
-        if not np.all(np.isfinite(given)):
-            at = int(np.argmin(np.isfinite(given)))
-            raise ValueError(f"{field}: must be finite, got {given[at]} for column {at}")
 
     @cached_property
     def width(self) -> int:
@@ -370,6 +354,15 @@ def _check_mapping(feature: Feature, by: Feature) -> None:
             f"features: mapping of {feature.name!r} needs one code in 0..{len(feature.values) - 1} for each of the "
             f"{len(by.values)} values of {by.name!r}"
         )
+
+
+def _check_column(field: str, column: np.ndarray, width: int) -> None:
+    if column.shape != (width,):
+        raise ValueError(f"{field}: give {width} numbers, one for each column of the features, got {column.size}")
+    wrong = ~np.isfinite(column) | ((column < 0) & (field == "std"))
+    if wrong.any():
+        at, wanted = int(np.argmax(wrong)), "numbers of 0 or more" if field == "std" else "numbers"
+        raise ValueError(f"{field}: {column[at]:g} for column {at}; give finite {wanted}")
 
 
 def onehot(name: str, values: Sequence[str | int | float]) -> Feature:

@@ -62,7 +62,7 @@ def test_synthetic_by_name() -> None:
     ("arguments", "message"),
     [
         ({"name": "tox2"}, "no data set 'tox2'; did you mean 'tox21'"),
-        ({"name": "qqqqq"}, "Known are embedded, .*tox21"),
+        ({"name": "qqqqq"}, "known are embedded, .*tox21"),
         ({"name": "tu:../x"}, "is not a TUDataset name"),
         ({"name": "tox21", "task": "SR-P53"}, "task: tox21 has no task 'SR-P53'; choose one of NR-AR"),
         ({"name": "embedded", "task": "x"}, "it has only one, leave task out"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 import re
@@ -11,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from jgleak.audit.gate.quantities import QUANTITIES, interval
 from jgleak.audit.report.rows import Row
+from jgleak.did_you_mean import did_you_mean
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -73,8 +73,7 @@ def criterion(text: str) -> Criterion:
         )
     name, end, comparison, number = found.groups()
     if name not in QUANTITIES:
-        close = difflib.get_close_matches(name, QUANTITIES, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = did_you_mean(name, QUANTITIES)
         raise ValueError(f"fail-on: {text!r} names no result; {hint}choose one of {', '.join(QUANTITIES)}")
     rates = [rate for rate, quantity in QUANTITIES.items() if quantity.of_unit is not None]
     if end is not None and (end not in ("low", "high") or name not in rates):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import json
 import math
@@ -15,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from jgleak.audit.recorded.recorded import Recorded
 from jgleak.audit.recorded.truth import common_truth
 from jgleak.audit.specification import Specification
+from jgleak.did_you_mean import did_you_mean
 from jgleak.interop.spaces import names_schema
 from jgleak.reading import check_file, typed
 
@@ -51,9 +51,7 @@ def observation_faults(entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
     """
     for key, value in entry.items():
         if key not in FIELDS:
-            close = difflib.get_close_matches(key.lower(), FIELDS, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            yield f".{key}: unknown; {hint}an [[observation]] table has {', '.join(FIELDS)}"
+            yield f".{key}: unknown; {did_you_mean(key, FIELDS)}an [[observation]] table has {', '.join(FIELDS)}"
         elif key == "noise":
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                 yield f".noise: expected a standard deviation, 0 or more, got {value!r}"
