@@ -6,7 +6,8 @@ know a flag, so that other versions of jaxlib than the one that was tested run w
 MLIR for each function that it lowers and keep it as long as the function, which costs a quarter of the time and most of
 the memory: here all share one. BLAS uses one thread: more threads than free cores make a small decomposition many times
 slower. Python looks for garbage after 700 new objects, while tracing a function makes some 10,000 that stay; here it
-does so seldom. Typer would build all commands of the program again for each call.
+does so seldom. Typer would build all commands of the program again for each call. Products that a GPU would round are
+errors.
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ if TESTED:
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
 threadpool_limits(1, user_api="blas")
 
-from type_checks import checked  # noqa: E402 - it imports JAX, which reads the settings above
+from full_products import check_products  # noqa: E402 - it imports JAX, which reads the settings above
+from type_checks import checked  # noqa: E402
 
 jaxtyping.jaxtyped = checked
+check_products()
 typer.testing._get_command = functools.cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 

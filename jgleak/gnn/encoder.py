@@ -9,10 +9,11 @@ from jaxtyping import Array, Float
 
 from jgleak.gnn.convolution import check_sizes
 from jgleak.gnn.mlp import LinearMap
+from jgleak.gnn.precise import Precise
 from jgleak.gnn.tap import Tap
 
 
-class Encoder(nn.Module):
+class Encoder(Precise):
     """Base of the encoders: ``H_0`` from the node rows ``X``, row by row.
 
     Class attributes:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from jgleak.gnn.activation import activation
 from jgleak.gnn.convolution import check_sizes
 from jgleak.gnn.dropout import check_rate, dropped
+from jgleak.gnn.precise import Precise
 from jgleak.gnn.tap import apply_kernel
 
 
@@ -34,7 +35,7 @@ class LinearMap(nn.Module):
         return out + self.param("bias", start, (self.features,)) if self.bias else out
 
 
-class MLP(nn.Module):
+class MLP(Precise):
     """Linear maps, with an activation after each but the last.
 
     Attributes:

@@ -9,6 +9,8 @@ from flax import linen as nn
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from jgleak.gnn.precise import Precise
+
 EPSILON = 1e-5
 """Added to variances, as in the papers' framework."""
 
@@ -16,7 +18,7 @@ STATISTICS = "statistics"
 """Collection in which norms leave the batch's ``mean`` and unbiased ``variance`` when it is mutable."""
 
 
-class Norm(nn.Module):
+class Norm(Precise):
     """Base of the normalisations: a map of the nodes' rows.
 
     Attributes:

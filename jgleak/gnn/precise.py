@@ -31,7 +31,13 @@ def precise(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class Precise(nn.Module):
-    """A Flax module that is applied with full products (``init`` makes parameters alone, and needs none)."""
+    """A Flax module whose products are full ones."""
+
+    @nn.nowrap
+    @precise
+    def init(self, *arguments: Any, **options: Any) -> Any:
+        """``flax.linen.Module.init``."""
+        return super().init(*arguments, **options)
 
     @nn.nowrap
     @precise

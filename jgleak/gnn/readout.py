@@ -9,6 +9,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
+from jgleak.gnn.precise import Precise
 from jgleak.gnn.tree import at
 
 Weights = Mapping[str, Any]
@@ -43,7 +44,7 @@ class ReadoutTask(NamedTuple):
     head: int = 0
 
 
-class Readout(nn.Module):
+class Readout(Precise):
     """Base of the readouts; ``__call__(rows, states, mask)`` returns the logits.
 
     Attacks ask a readout what it leaks, not for its name. ``weights`` and ``update`` below are its own part of the

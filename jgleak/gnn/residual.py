@@ -8,10 +8,11 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from jgleak.gnn.mlp import LinearMap
+from jgleak.gnn.precise import Precise
 from jgleak.gnn.tap import Tap
 
 
-class Residual(nn.Module):
+class Residual(Precise):
     """Base of the residuals: what of a node's incoming row is added to the layer's outcome.
 
     Class attributes:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from jgleak.gnn.mix import mix
 
+PLAIN = partial(jnp.matmul, precision="highest")
+
 
 def matrices(seed: int, n: int, width: int) -> tuple[jax.Array, jax.Array]:
     rng = np.random.default_rng(seed)
@@ -39,7 +41,7 @@ def test_derivatives_are_those_of_the_product(derivative: Any) -> None:
 
         return jax.jit(derivative(value, argnums=(0, 1)))(*matrices(0, 4, 3))
 
-    wanted = of(jnp.matmul)
+    wanted = of(PLAIN)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), of(mix), wanted)
 
 
@@ -48,7 +50,7 @@ def test_derivatives_are_those_of_the_product(derivative: Any) -> None:
 def test_side_by_side_with_one_adjacency_for_all(seed: int, shape: tuple[int, int]) -> None:
     adjacency, states = map(np.asarray, matrices(seed, *shape))
     many = np.stack([states, 2 * states])
-    for a, b in zip(slopes(mix, adjacency, many), slopes(jnp.matmul, adjacency, many), strict=True):
+    for a, b in zip(slopes(mix, adjacency, many), slopes(PLAIN, adjacency, many), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
 

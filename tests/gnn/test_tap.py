@@ -67,7 +67,8 @@ def test_factors_are_the_gradient(model: GNN, params_of: Any) -> None:
         return np.einsum("rf,trd->tfd", *leaf) if isinstance(leaf, Outer) else leaf
 
     found = jax.tree.map(dense, found, is_leaf=lambda leaf: isinstance(leaf, Outer))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6), found, wanted)
+    # LEConv's logits are some 65 apart here, so that the rounding of their sums is 4e-6 of what a softmax makes of them
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6), found, wanted)
 
 
 def test_looking_in_changes_nothing() -> None:

@@ -132,11 +132,11 @@ def _slope(model: GNN, loss: str, given: Trained, shares: Float[Array, " k"]) ->
     def of_all(weights: Params) -> Array:
         states = jax.vmap(lambda tree: embed(model, weights, rows, degrees, tree)[0])(trees)
         if model.readout.additive == "pooled":
-            only = rows[:1], (shares @ states)[None], jnp.ones(1, bool)
+            only = rows[:1], jnp.matmul(shares, states, precision="highest")[None], jnp.ones(1, bool)
             logits: Any = model.apply({"params": weights}, *only, method=_read)
         else:
             out: Any = model.apply({"params": weights}, rows[trees.nodes[:, 0]], states, method="node_hidden")
-            logits = shares @ out[1]
+            logits = jnp.matmul(shares, out[1], precision="highest")
         return label_loss(logits, jnp.asarray(given.label), loss)
 
     def slope(weights: Params, number: Array) -> Params:

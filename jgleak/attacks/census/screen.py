@@ -92,7 +92,7 @@ def _along(
     size = sum(jnp.sum(jnp.asarray(leaf) ** 2) for leaf in jax.tree.leaves(update))
 
     def one(graph: DenseGraph) -> Array:
-        gradient = jax.grad(lambda weights: jnp.vdot(slopes, model.apply({"params": weights}, *graph)))(params)
+        gradient = jax.grad(lambda weights: jnp.sum(slopes * model.apply({"params": weights}, *graph)))(params)
         gradient = model.trained(gradient) if model.frozen else gradient
         gap = jax.tree.map(lambda g, seen: jnp.sum((g - seen) ** 2), gradient, update)
         return jnp.sqrt(sum(jax.tree.leaves(gap)) / jnp.maximum(size, 1e-30))

@@ -19,6 +19,7 @@ from jgleak.federated.loss import Loss, label_loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import NodeMLP, Pooled
 from jgleak.gnn.pooled import entering
+from jgleak.gnn.precise import precise
 
 FITS = 1e-3
 """Relative distance from the head's gradient that rounding explains."""
@@ -126,7 +127,7 @@ def _head(observation: Observation) -> _Head:
     if isinstance(readout, NodeMLP) and not readout.per_node:
         last = readout.last(_double(seen))
         mean = jnp.asarray(entering(last["kernel"], last["bias"]), jnp.float32)
-        return _Head(readout.last(seen), readout.last(weights), lambda own: mean @ own["kernel"] + own["bias"])
+        return _Head(readout.last(seen), readout.last(weights), precise(lambda own: mean @ own["kernel"] + own["bias"]))
     raise Silent("the row that enters the head does not show")
 
 

@@ -16,6 +16,7 @@ from jgleak.attacks.public.training import PublicTraining, decaying, drawn, fit,
 from jgleak.attacks.relaxations import pairs
 from jgleak.features import FeatureSpace
 from jgleak.gnn.gcn import GCNConv
+from jgleak.gnn.precise import Precise
 from jgleak.graph import DenseGraph, Graph, GraphBatch, bucket
 
 WIDTH = 64
@@ -41,7 +42,7 @@ Marks = Callable[[Array, int], Array]
 """From a key and the number of slots to a row a node."""
 
 
-class Autoencoder(nn.Module):
+class Autoencoder(Precise):
     """``Z = GCN(ReLU(GCN([X | M], A)), A)`` and edges ``sigmoid(Z Zᵀ + s A + b)`` (FedGIG, eq. 8, 9).
 
     Three things differ from the print. ``Z Zᵀ`` of nodes that look alike is one number, so the six carbons of a ring

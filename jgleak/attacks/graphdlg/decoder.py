@@ -26,6 +26,7 @@ from jgleak.attacks.hashing import HashedByContents
 from jgleak.attacks.options import from_zero
 from jgleak.attacks.public.training import fit
 from jgleak.attacks.relaxations import pairs, symmetric
+from jgleak.gnn.precise import Precise
 
 WIDTHS = (100, 250)
 """Of the hidden layers (GraphDLG, section 5.1)."""
@@ -71,7 +72,7 @@ class Lesson(HashedByContents):
     victims: Float[np.ndarray, "V D"]
 
 
-class DecoderNetwork(nn.Module):
+class DecoderNetwork(Precise):
     """The last hidden layer and the log odds of edges, of one standardised embedding."""
 
     slots: int

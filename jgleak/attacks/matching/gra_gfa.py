@@ -35,6 +35,7 @@ from jgleak.attacks.relaxations import Group, sigmoid_edges, softmax_features
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import Observation
 from jgleak.gnn.gcn import GCNConv
+from jgleak.gnn.precise import Precise
 from jgleak.graph import DenseGraph
 
 WIDTH = 32
@@ -44,7 +45,7 @@ TRAINING = PublicTraining(training_steps=1000, training_batch=32, training_rate=
 """With a cosine decay of the rate."""
 
 
-class Features(nn.Module):
+class Features(Precise):
     """Feature logits ``(N, m)`` from edges and random rows: two GCN layers, and a dense one that sees both."""
 
     width: int

@@ -26,6 +26,7 @@ from jaxtyping import Array, Bool, Float
 from jgleak.attacks.hashing import HashedByContents
 from jgleak.attacks.public.training import PublicTraining
 from jgleak.attacks.relaxations import Group, sigmoid_edges, softmax_features
+from jgleak.gnn.precise import Precise
 from jgleak.graph import DenseGraph
 
 LATENT = 32
@@ -74,7 +75,7 @@ class PublicGraphs(HashedByContents):
     groups: tuple[Group, ...]
 
 
-class Generator(nn.Module):
+class Generator(Precise):
     """Feature logits ``(S, m)`` and edge logits ``(S, S)`` from a latent vector."""
 
     slots: int
@@ -91,7 +92,7 @@ class Generator(nn.Module):
         )
 
 
-class Critic(nn.Module):
+class Critic(Precise):
     """How real one graph looks: two sums over neighbours, a mean over nodes, an MLP; blind to node order."""
 
     @nn.compact

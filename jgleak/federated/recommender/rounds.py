@@ -271,7 +271,8 @@ def aggregate(
     whole = sum(weight.sum() for _, _, weight in received)
 
     def network(*leaves: Array) -> Array:
-        sums = [jnp.tensordot(w, leaf, 1) for (_, _, w), leaf in zip(received, leaves, strict=True)]
+        weighted = zip((weight for _, _, weight in received), leaves, strict=True)
+        sums = [jnp.tensordot(weight, leaf, 1, precision="highest") for weight, leaf in weighted]
         return jnp.stack(sums).sum(axis=0) / whole
 
     users, items = jnp.zeros_like(params.users), jnp.zeros_like(params.items)

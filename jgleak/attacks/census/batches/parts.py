@@ -116,6 +116,6 @@ _logits = jax.jit(logits_of, static_argnames="model")
 @jax.jit(static_argnames="model")
 def _readout_gradient(model: GNN, params: Params, row: Float[Array, " P"], s: Float[Array, " C"]) -> Any:
     def along(readout: Params) -> Float[Array, ""]:
-        return logits_of(model, {**params, "readout": readout}, row) @ s
+        return jnp.sum(logits_of(model, {**params, "readout": readout}, row) * s)
 
     return jax.grad(along)(model.readout_of(params))

@@ -81,7 +81,7 @@ def _passing(
         from_s = jnp.matmul(rows, lit[:rank, None] * outgoing[:rank], precision="highest")  # (U, c)
         further = slice(rank, rank + size - 1)
         s = _null(from_s[further] - lit[rank:, None] * outgoing[further])
-        entry, full = from_s @ s, outgoing @ s
+        entry, full = (jnp.matmul(many, s, precision="highest") for many in (from_s, outgoing))
         off = jnp.minimum(jnp.abs(entry), jnp.abs(entry - full))
         return jnp.all(off <= OFF * jnp.abs(full) + FLOOR), entry[:rank]
 
