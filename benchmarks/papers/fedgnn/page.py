@@ -175,7 +175,7 @@ def document(rows: Sequence[Row], records: Sequence[Record]) -> str:
         *_traffic_parts(rows, records),
         "## How it was run",
         markdown(
-            ("row", "validation", "test", "offsets' test", "epoch", "of", "clients/s", "epsilon, stated", "composed"),
+            ("row", "validation", "test", "offsets' test", "epoch", "of", "clients/s", "on", "epsilon, stated", "composed"),
             [_run(r) for r in records if r["attack"] == RMSE.name],
         ),
         _about(records),
@@ -274,7 +274,7 @@ def _run(r: Record) -> Line:
     privacy = r["privacy"] or {}
     stated, composed = (_epsilon(privacy, name) for name in ("per_coordinate", "epsilon"))
     numbers = (f"{r['validation']:.4f}", f"{r['test']:.4f}", f"{r['bias_test']:.4f}", str(r["epoch"]), str(r["epochs"]))
-    return (f"`{r['row']}`", *numbers, f"{r['clients_per_second']:,.0f}", stated, composed)
+    return (f"`{r['row']}`", *numbers, f"{r['clients_per_second']:,.0f}", r["device"], stated, composed)
 
 
 def _epsilon(privacy: Record, name: str) -> str:
@@ -286,4 +286,4 @@ def _epsilon(privacy: Record, name: str) -> str:
 
 def _about(records: Sequence[Record]) -> str:
     devices = sorted({f"{r['device']}, jgleak {r['version']}" for r in records if "device" in r})
-    return f"Device: {'; '.join(devices)}." if devices else ""
+    return f"Device: {'; '.join(devices)}; runs may have shared it." if devices else ""
