@@ -4,11 +4,11 @@ from jgleak.features.atoms import ogb_atoms as ogb_atoms
 from jgleak.features.atoms import pyg_atoms as pyg_atoms
 from jgleak.features.bonds import ogb_bonds as ogb_bonds
 from jgleak.features.bonds import pyg_bonds as pyg_bonds
-from jgleak.features.space import Feature as Feature
+from jgleak.features.feature import Feature as Feature
+from jgleak.features.feature import Kind as Kind
+from jgleak.features.feature import binary as binary
+from jgleak.features.feature import number as number
+from jgleak.features.feature import onehot as onehot
+from jgleak.features.feature import real as real
 from jgleak.features.space import FeatureSpace as FeatureSpace
-from jgleak.features.space import Kind as Kind
-from jgleak.features.space import binary as binary
 from jgleak.features.space import combinations as combinations
-from jgleak.features.space import number as number
-from jgleak.features.space import onehot as onehot
-from jgleak.features.space import real as real

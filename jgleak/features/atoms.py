@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jgleak.features.space import FeatureSpace, number, onehot
+from jgleak.features.feature import number, onehot
+from jgleak.features.space import FeatureSpace
 
 MISC = "misc"
 """OGB's value for all that its lists lack."""

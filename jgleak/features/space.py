@@ -11,15 +11,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from jaxtyping import Float, Int, Num
 
 from jgleak.did_you_mean import did_you_mean
+from jgleak.features.feature import Feature, Kind, check_mapping, check_values
 from jgleak.reading import typed_fields
-
-Kind = Literal["onehot", "binary", "number", "real"]
 
 _FEATURE = {
     "name": "str",
@@ -30,43 +29,6 @@ _FEATURE = {
 }
 _SPACE = {"degree": "str | None", "mean": "tuple[float, ...] | None", "std": "tuple[float, ...] | None"}
 _SPACE |= {"edge_classes": "tuple[str, ...]", "max_degree": "int | None"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Feature:
-    """One node feature.
-
-    Attributes:
-      name: its name in the schema.
-      values: for a discrete feature the values in code order (code ``k`` means ``values[k]``); empty for a real one.
-      kind: ``onehot`` takes one column a value, ``binary`` one column holding the code 0 or 1, ``number`` one column
-        holding one of the values, which are numbers (OGB's integers, a mass that the element determines), ``real`` one
-        column holding any number.
-      determined_by: name of a feature that fixes this one (atomic mass follows from the element), or None.
-      mapping: for a determined feature, ``mapping[k]`` is its code where the determining feature has code ``k``.
-    """
-
-    name: str
-    values: tuple[str | int | float, ...] = ()
-    kind: Kind = "onehot"
-    determined_by: str | None = None
-    mapping: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"features: {self.name!r} has the unknown kind {self.kind!r}; choose of {get_args(Kind)}")
-        plain = tuple(v.item() if isinstance(v, np.generic) else v for v in self.values)
-        object.__setattr__(self, "values", plain)
-
-    @property
-    def columns(self) -> int:
-        """Number of columns this feature takes in the encoded matrix."""
-        return len(self.values) if self.kind == "onehot" else 1
-
-    @property
-    def numbers(self) -> Float[np.ndarray, " k"]:
-        """The values of a ``number``."""
-        return np.asarray(self.values, np.float64)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,16 +63,11 @@ class FeatureSpace:
             raise ValueError("features: a FeatureSpace needs at least one feature")
         _unique("features", names)
         for f in self.features:
-            if f.kind == "onehot" and not f.values:
-                raise ValueError(f"features: {f.name!r} is one-hot but lists no values")
-            if f.kind == "number":
-                _check_numbers(f)
-            if f.kind == "binary" and len(f.values) != 2:
-                raise ValueError(f"features: {f.name!r} is binary and must list exactly two values")
+            check_values(f)
             if f.determined_by is not None and f.determined_by not in names:
                 raise ValueError(f"features: {f.name!r} is determined by the unknown feature {f.determined_by!r}")
             if f.determined_by is not None:
-                _check_mapping(f, self.features[names.index(f.determined_by)])
+                check_mapping(f, self.features[names.index(f.determined_by)])
         if self.degree is not None:
             self._check_degree(self.degree, names)
         for field in ("mean", "std"):
@@ -141,6 +98,18 @@ class FeatureSpace:
         """First encoded column of each feature."""
         return tuple(np.cumsum([0] + [f.columns for f in self.features[:-1]]).tolist())
 
+    @cached_property
+    def _of_kind(self) -> dict[Kind, tuple[Int[np.ndarray, " g"], Int[np.ndarray, " g"]]]:
+        """The features of each kind: their positions, and their first columns."""
+        kinds, offsets = np.array([f.kind for f in self.features]), np.array(self.offsets)
+        return {kind: (at, offsets[at]) for kind in get_args(Kind) for at in (np.flatnonzero(kinds == kind),)}
+
+    @cached_property
+    def _sizes(self) -> tuple[Int[np.ndarray, " g"], Int[np.ndarray, " g"]]:
+        """The discrete features: their positions, and how many values each has."""
+        at = np.array([g for g, f in enumerate(self.features) if f.kind != "real"], dtype=int)
+        return at, np.array([len(self.features[g].values) for g in at], dtype=int)
+
     @property
     def discrete(self) -> bool:
         """True when every feature takes finitely many values."""
@@ -169,15 +138,14 @@ class FeatureSpace:
     def _raw(self, x: np.ndarray) -> np.ndarray:
         self.check(x)
         raw = np.zeros((x.shape[0], self.width))
-        rows = np.arange(x.shape[0])
-        flat = np.array([f.kind != "onehot" for f in self.features])
-        offsets = np.array(self.offsets)
-        raw[:, offsets[flat]] = x[:, flat]
-        for g in np.flatnonzero(~flat):
-            raw[rows, offsets[g] + x[:, g].astype(int)] = 1.0
-        for g, f in enumerate(self.features):
-            if f.kind == "number":
-                raw[:, offsets[g]] = f.numbers[x[:, g].astype(int)]
+        for kind, (at, start) in self._of_kind.items():
+            if kind == "onehot":
+                np.put_along_axis(raw, start + x[:, at].astype(int), 1.0, axis=1)
+            elif kind == "number":
+                for g, column in zip(at, start, strict=True):
+                    raw[:, column] = self.features[g].numbers[x[:, g].astype(int)]
+            else:
+                raw[:, start] = x[:, at]
         return raw
 
     def check(self, x: np.ndarray) -> None:
@@ -186,13 +154,12 @@ class FeatureSpace:
             raise ValueError(f"x: expected shape (n, {len(self.features)}), one column a feature, got {x.shape}")
         if not np.all(np.isfinite(x)):
             raise ValueError("x: contains NaN or infinite entries")
-        sizes = np.array([len(f.values) if f.kind != "real" else 0 for f in self.features])
-        discrete = sizes > 0
+        discrete, sizes = self._sizes
         codes = x[:, discrete]
-        bad = (codes < 0) | (codes >= sizes[discrete]) | (codes != np.floor(codes))
+        bad = (codes < 0) | (codes >= sizes) | (codes != np.floor(codes))
         if bad.any():
             row, col = np.argwhere(bad)[0]
-            f = self.features[int(np.flatnonzero(discrete)[col])]
+            f = self.features[int(discrete[col])]
             raise ValueError(f"x: node {row} has code {codes[row, col]} for {f.name!r}, outside 0..{len(f.values) - 1}")
 
     def check_edges(self, edge_class: Int[np.ndarray, " e"] | None, edges: int) -> None:
@@ -340,22 +307,6 @@ class FeatureSpace:
             raise ValueError(f"feature space: malformed description ({error!r})") from error
 
 
-def _check_numbers(feature: Feature) -> None:
-    plain = all(isinstance(v, int | float) and math.isfinite(v) for v in feature.values)
-    if not feature.values or not plain or len(set(feature.values)) < len(feature.values):
-        raise ValueError(f"features: {feature.name!r} is a number and must list its values, finite and each once")
-
-
-def _check_mapping(feature: Feature, by: Feature) -> None:
-    if by.determined_by is not None or not by.values:
-        raise ValueError(f"features: {feature.name!r} must be determined by a free discrete feature, not {by.name!r}")
-    if len(feature.mapping) != len(by.values) or not all(0 <= k < len(feature.values) for k in feature.mapping):
-        raise ValueError(
-            f"features: mapping of {feature.name!r} needs one code in 0..{len(feature.values) - 1} for each of the "
-            f"{len(by.values)} values of {by.name!r}"
-        )
-
-
 def _check_column(field: str, column: np.ndarray, width: int) -> None:
     if column.shape != (width,):
         raise ValueError(f"{field}: give {width} numbers, one for each column of the features, got {column.size}")
@@ -363,26 +314,6 @@ def _check_column(field: str, column: np.ndarray, width: int) -> None:
     if wrong.any():
         at, wanted = int(np.argmax(wrong)), "numbers of 0 or more" if field == "std" else "numbers"
         raise ValueError(f"{field}: {column[at]:g} for column {at}; give finite {wanted}")
-
-
-def onehot(name: str, values: Sequence[str | int | float]) -> Feature:
-    """A one-hot feature over ``values``."""
-    return Feature(name, tuple(values), "onehot")
-
-
-def real(name: str) -> Feature:
-    """A real-valued feature of one column."""
-    return Feature(name, (), "real")
-
-
-def number(name: str, values: Sequence[int | float]) -> Feature:
-    """A feature of one column that holds one of ``values``."""
-    return Feature(name, tuple(values), "number")
-
-
-def binary(name: str) -> Feature:
-    """A 0/1 feature of one column."""
-    return Feature(name, (0, 1), "binary")
 
 
 def combinations(space: FeatureSpace) -> float:
