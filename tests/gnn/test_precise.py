@@ -13,8 +13,9 @@ from jax.flatten_util import ravel_pytree
 from models import READOUTS, SLOTS
 
 from jgleak.attacks.matching.product import product, product_left, product_right
+from jgleak.attacks.span.kernels import inside, residuals
 from jgleak.federated.loss import graph_loss
-from jgleak.gnn import CONVOLUTIONS, standard
+from jgleak.gnn import CONVOLUTIONS, GCNConv, Layer, standard
 from jgleak.graph import DenseGraph
 
 WIDTH = 3
@@ -65,3 +66,17 @@ def test_of_matching(multiply: Callable[..., Any]) -> None:
     a = jnp.ones((2, 3, 3))
     slope = jax.grad(lambda a, b: multiply(a, b).sum(), argnums=(0, 1))
     assert set(precisions(slope, a, a)) == {(jax.lax.Precision.HIGHEST,) * 2}
+
+
+def test_of_the_span_filter() -> None:
+    """A row is inside up to 1e-5 of its length, and a GPU's products are off by far more where they are rounded."""
+    rows, basis = jnp.ones((2, WIDTH)), jnp.eye(WIDTH)[:, :2]
+    found = precisions(inside, rows, jnp.ones(WIDTH), basis, jnp.zeros(2), jnp.float32(1e-5))
+    layer = Layer(GCNConv(WIDTH))
+    weights = {"conv": {"kernel": jnp.eye(WIDTH)}}
+    table, columns = jnp.ones((1, 4, WIDTH)), jnp.arange(WIDTH)
+
+    def residual(scale: Any, null: Any) -> Any:
+        return residuals((layer, "state"), weights, table, columns, scale, null, jnp.ones((2, 5), int))
+
+    assert {*found, *precisions(residual, jnp.ones(WIDTH), basis)} == {(jax.lax.Precision.HIGHEST,) * 2}

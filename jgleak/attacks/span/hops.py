@@ -29,7 +29,7 @@ class Nodes:
       codes: feature codes ``(T, G)``.
       rows: encoded rows ``(T, m)``.
       degrees: number of neighbours ``(T,)``.
-      certain: all of them occur: as many passed as the span has dimensions.
+      certain: all of them occur: no others pass, and they are as many as the span has dimensions.
       complete: all that pass are here; False where a budget ended the filter.
       listed: the neighbourhoods that may occur, each a node and its sorted neighbours; None: all.
       classes: number ``K`` of edge classes; a neighbour ``t`` along class ``k`` is the number ``K t + k``.

@@ -246,19 +246,17 @@ def _compact(mask: Bool[Array, " n"], use: Callable[[Array], Array]) -> tuple[In
     each = math.gcd(size, GROUP)
     groups = mask.reshape(-1, each)
     hit = groups.any(axis=1)
-    number = hit.sum(dtype=jnp.int32)
     most = min(GROUP, groups.shape[0])
 
     def few() -> Array:
-        which = _set(hit, most)
-        chosen = groups[which] & (jnp.arange(most) < number)[:, None]
-        place = _set(chosen.ravel(), most * each)
+        which = _set(hit, most)  # behind the last of them the first group again: its places come behind all others
+        place = _set(groups[which].ravel(), most * each)
         return use(which[place // each] * each + place % each)
 
     def many() -> Array:
         return use(_set(mask, size))
 
-    return mask.sum(dtype=jnp.int32), lax.cond(number <= most, few, many)
+    return mask.sum(dtype=jnp.int32), lax.cond(hit.sum() <= most, few, many)
 
 
 def _set(mask: Bool[Array, " n"], most: int) -> Int[Array, " _most"]:

@@ -78,7 +78,8 @@ def find_nodes(
             codes, complete = blank[:0], False
         else:
             codes, complete = _passing(space, span, clock, limits)
-        codes, certain = np.concatenate([codes, blank]), codes.shape[0] == span.rank and not blank.size
+        certain = complete and codes.shape[0] == span.rank and not blank.size
+        codes = np.concatenate([codes, blank])
     return with_degrees(observation, knowledge, codes, certain=certain, complete=complete, limits=limits)
 
 

@@ -13,6 +13,7 @@ from models import some_params
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.registry import get_attack
 from jgleak.attacks.span.levels import degree_bound
+from jgleak.attacks.span.settings import SpanLimits
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import standard
@@ -29,12 +30,19 @@ TRIED = "the most that is tried where features state no degree"
         (Knowledge(SPACE), (4, TRIED)),
         (Knowledge(dataclasses.replace(SPACE, max_degree=3)), (4, TRIED)),
         (Knowledge(dataclasses.replace(SPACE, max_degree=7), auxiliary=(K6,)), (7, "as in the public data")),
+        (Knowledge(dataclasses.replace(SPACE, max_degree=4)), (4, TRIED)),
         (Knowledge(SPACE, auxiliary=(K6,)), (5, "as in the public data")),
         (Knowledge(SPACE, auxiliary=(K6,), max_degree=2), (2, "which is known")),
     ],
 )
 def test_the_bound_is_known_or_public_or_four(knowledge: Knowledge, wanted: tuple[int, str]) -> None:
     assert degree_bound(knowledge) == wanted
+
+
+def test_where_nothing_is_public_no_bound_is_said_to_be() -> None:
+    """Also of a limit below every degree that a public graph could have."""
+    assert degree_bound(Knowledge(SPACE), SpanLimits(unknown_degree=0)) == (0, TRIED)
+    assert degree_bound(Knowledge(SPACE, auxiliary=(K6,)), SpanLimits(unknown_degree=6)) == (6, TRIED)
 
 
 def test_statistics_of_degrees_that_are_left_out_keep_the_largest() -> None:

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.span import binary_features
+from jgleak.attacks.span import binary_features, levels
 from jgleak.attacks.span.binary_features import (
     _distinct,
     _functionals,
@@ -30,6 +30,7 @@ from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import TOLERANCES, SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace, binary, number, onehot
+from jgleak.federated import Knowledge
 from tests.clocks import HELD
 
 DEGREES = 4
@@ -170,6 +171,24 @@ def test_a_search_that_was_cut_short_says_so() -> None:
     assert complete and not cut and as_set(part) < as_set(whole)
     assert not passing_words(space, subspace, clock=Budget(time_limit=1e-9).start()).complete
     assert passing_words(space, subspace, clock=HELD).complete
+
+
+def test_a_search_that_was_cut_short_is_certain_of_no_vector(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of words a, b; a, c; d, b any three nodes make the fourth with d, c. Where half of the branches are looked at, as
+    many vectors as the span has dimensions are found, and some of them are no node's."""
+    space, truth = fitted(80, 2), np.zeros((18, 81), np.int32)
+    for row, (group, words) in zip(truth, product(range(6), ((0, 1), (0, 2), (3, 1))), strict=True):
+        row[[4 * group + word for word in words]] = 1
+    subspace = span_of(space, truth, 0)
+    monkeypatch.setattr(levels, "input_subspace", lambda *_: subspace)
+    seen, known = lab.observe(lab.model(), lab.path([0, 1, 2])), Knowledge(space)
+    sizes = list[int]()
+    for branches in range(8, 16):
+        found = levels.find_nodes(seen, known, clock=HELD, limits=SpanLimits(word_partitions=branches))
+        sizes.append(found.codes.shape[0])
+        assert not found.certain and (as_set(truth) <= as_set(found.codes)) is found.complete
+    assert subspace.rank == 18 and 18 in sizes and sizes[-1] == 24 and found.complete
+    assert not levels.find_nodes(seen, known, clock=Budget(time_limit=1e-9).start()).complete
 
 
 def test_what_counts_as_wordy() -> None:

@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 from jgleak.attacks.span import kernels
-from jgleak.attacks.span.kernels import GROUP, Probe, _compact, _passing, begin, inside, tail_sums
+from jgleak.attacks.span.kernels import GROUP, Probe, _compact, _passing, begin, inside, residuals, tail_sums
 from jgleak.gnn import GCNConv, Layer
 
 SETS = {
@@ -97,3 +97,16 @@ def test_the_cheap_check_is_a_product_with_null_vectors(
     np.testing.assert_array_equal(_passing((layer, "state"), weights, small, *sides), found, "whatever the unit")
     nothing = probe._replace(length=jnp.float32(0.0), residual=jnp.zeros(vectors), scale=jnp.zeros(columns))
     assert not _passing((layer, "state"), weights, nothing, *sides).any(), "a row of zeros is in no span"
+
+
+def test_residuals_are_those_of_a_centre_s_own_term_and_its_neighbours() -> None:
+    """On every null vector, beside the length of the columns."""
+    rng, layer = np.random.default_rng(0), Layer(GCNConv(10, bias=True))
+    weights = {"conv": {"kernel": rng.normal(size=(4, 10)), "bias": rng.normal(size=10)}}
+    table, members = rng.normal(size=(1, 5, 6)), rng.integers(5, size=(3, 7))
+    scale, null, chosen = rng.uniform(0.5, 2.0, 6), rng.normal(size=(6, 2)), np.arange(1, 7)
+    given = jax.tree.map(lambda part: jnp.asarray(part, jnp.float32), (weights, table, scale, null))
+    found = residuals((layer, "state"), *given[:2], jnp.asarray(chosen), *given[2:], jnp.asarray(members))
+    rows = scale * np.maximum(table[0, 0] + table[0, members].sum(axis=0) + weights["conv"]["bias"][chosen], 0.0)
+    np.testing.assert_allclose(found[0], rows @ null, atol=1e-5)
+    np.testing.assert_allclose(found[1], np.linalg.norm(rows, axis=1), atol=1e-5)

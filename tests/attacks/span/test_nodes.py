@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from models import some_params
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.span.check import SpanCheck
@@ -21,6 +22,8 @@ from jgleak.attacks.span.settings import SpanLimits, SpanTolerances
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import Feature, FeatureSpace, binary, onehot
 from jgleak.federated import Knowledge, fedsgd
+from jgleak.gnn import GINEConv, Layer
+from jgleak.gnn.gine import one_hot_rows
 from jgleak.graph import Graph
 
 
@@ -141,11 +144,16 @@ def test_as_many_vectors_as_the_span_has_dimensions_all_occur(lab: Any) -> None:
     assert known.certain and known.complete and known.codes.shape == (3, 3)
     few = with_degrees(seen, Knowledge(lab.space), graph.x, complete=False)
     assert not few.certain and not few.complete
-    assert with_degrees(seen, Knowledge(lab.space), graph.x, certain=True).certain
+    sure = with_degrees(seen, Knowledge(lab.space), graph.x, certain=True)
+    assert sure.certain and sure.complete and sure.classes == 1
     bare = dataclasses.replace(lab.space, degree=None)
     free = with_degrees(seen, Knowledge(bare, n=9), graph.x, certain=True)
     assert not free.certain and sorted({*free.degrees.tolist()}) == [1, 2, 3, 4]
     assert 0 in with_degrees(seen, Knowledge(bare, n=1), graph.x).degrees, "a node alone has no neighbour"
+    assert 0 not in with_degrees(seen, Knowledge(bare, n=2), graph.x).degrees, "each of two has the other"
+    bonds = seen.model.clone(layers=(Layer(GINEConv(3, edge_rows=one_hot_rows(2))),))
+    told = dataclasses.replace(seen, model=bonds, params=some_params(bonds), update=some_params(bonds))
+    assert with_degrees(told, Knowledge(lab.space), graph.x).classes == 2
     apart = with_degrees(seen, Knowledge(bare, n=9, connected=False), graph.x)
     assert 0 in apart.degrees, "where graphs may fall apart a node may be alone"
 
