@@ -64,13 +64,54 @@ def test_too_few_units_say_nothing() -> None:
     assert quadrics.vectors(rows, outgoing, Budget(time_limit=0.0).start()).shape == (0, 10)
 
 
+def lit_somewhere(rows: Float[np.ndarray, "U r"], outgoing: Float[np.ndarray, "U c"]) -> Float[np.ndarray, "k r"]:
+    """What patterns name, without vectors of zeros, which fit every space."""
+    named = [vector for vector in patterns.vectors(rows, outgoing, FOREVER) if np.linalg.norm(vector) > 1e-6]
+    return np.array(named).reshape(-1, rows.shape[1])
+
+
 @pytest.mark.parametrize("directions", [1, 2])
 def test_patterns_name_the_same_vectors(directions: int) -> None:
     rows, outgoing, sought = space(6, 60, directions, 0.2)
-    named = np.array([vector for vector in patterns.vectors(rows, outgoing, FOREVER) if np.linalg.norm(vector) > 1e-6])
+    named = lit_somewhere(rows, outgoing)
     assert aligned(named, sought).min() > 1 - 1e-5
     assert directions > 1 or len(np.unique(named, axis=0)) == len(named), "no further units are drawn, so none twice"
     assert aligned(quadrics.vectors(rows, outgoing, FOREVER), sought).min() > 1 - 1e-6
+
+
+def test_a_pattern_of_one_unit_is_named_and_that_of_none_is_not() -> None:
+    """Each of two graphs lights one of the two units that fix a vector; both light a third, where their sum is 2 W."""
+    weights = np.random.default_rng(0).normal(size=(12, 1))
+    lit = np.array([[1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 1, 0, 1, 1, 0, 1, 1, 0]]).T
+    vectors = lit * weights
+    rows = vectors @ np.linalg.inv(vectors[:2])
+    named = np.array(list(patterns.vectors(rows, weights, FOREVER)))
+    np.testing.assert_allclose(named, vectors[:2].T, rtol=1e-6)
+
+
+@pytest.mark.parametrize("directions", [3, patterns.DIRECTIONS])
+def test_patterns_have_as_many_directions_as_labels_give(directions: int) -> None:
+    """Beyond a bound, each doubles the patterns, and none is tried."""
+    rows, outgoing, sought = space(3, 40, directions, 0.0)
+    assert aligned(lit_somewhere(rows, outgoing), sought).min() > 1 - 1e-5
+    assert not list(patterns.vectors(*space(3, 40, patterns.DIRECTIONS + 1)[:2], FOREVER))
+
+
+def test_patterns_are_tried_where_they_are_few_and_a_unit_is_left_to_check_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One bit for each of six units; every pattern would pass where there is no other unit."""
+    rows, outgoing, sought = space(6, 60, 1, 0.2)
+    for bits, tried in ((6, True), (5, False)):
+        monkeypatch.setattr(patterns, "BITS", bits)
+        named = lit_somewhere(rows, outgoing)
+        assert np.all((aligned(named, sought) > 1 - 1e-5) == tried) and (len(named) > 0) == tried
+    monkeypatch.undo()
+    assert not list(patterns.vectors(rows, outgoing, Budget(time_limit=0.0).start()))
+    few, outgoing, sought = space(6, 7, 1, 0.2)
+    named = lit_somewhere(few, outgoing)
+    assert aligned(named, sought).min() > 1 - 1e-5 and len(named) < 2**6 - 1, "one unit rejects some"
+    assert not list(patterns.vectors(few[:6], outgoing[:6], FOREVER))
 
 
 @pytest.mark.parametrize("directions", [1, 2])
