@@ -33,8 +33,8 @@ class Search:
         self.graphs = [lab.path(colours) for colours in ([0, 1], [1, 2], [2, 3])]
         seen = lab.observe(lab.model(readout="pooled", readout_widths=(64,), last_act=True), self.graphs[0])
         self.problem = CensusProblem.of(seen, Knowledge(lab.space))
-        self.rounds, self.tried, self.spent = rounds, 0, list[float]()
-        self.places, self.now = list[int](), 0.0
+        self.rounds, self.tried, self.now = rounds, 0, 0.0
+        self.places, self.spent = list[int](), list[float]()
         rows = np.arange(3.0)[:, None]
         patch.setattr(module.dark, "pooled_rows", lambda *_: rows)
         patch.setattr(module, "_of_first_step", lambda *_: rows)
@@ -46,8 +46,7 @@ class Search:
         patch.setattr("jgleak.attacks.attack.time", SimpleNamespace(monotonic=lambda: self.now))
 
     def attempts(self, *_: Any) -> Any:
-        for _ in self.rounds:
-            self.tried += 1
+        for self.tried in range(1, len(self.rounds) + 1):
             yield Levels(NODES, (), (), complete=True)
 
     def of(self, member: Member) -> Any:
@@ -59,8 +58,9 @@ class Search:
         self.places.append(place)
         self.spent.append(clock.left)
         self.now += clock.left
-        found = (ExplainingGraph(graph, 0.0, graph.canonical_form()),) if place in self.rounds[self.tried - 1] else ()
-        return dataclasses.replace(member, answer=Attempted(levels, None, AnonymitySet(found), 2))
+        here = place in self.rounds[self.tried - 1]
+        found = AnonymitySet((ExplainingGraph(graph, 0.0, graph.canonical_form()),) * here)
+        return dataclasses.replace(member, answer=Attempted(levels, None, found, 2))
 
     def told(self, most: int, clock: Clock) -> list[list[int]]:
         found = list[list[int]]()
@@ -85,10 +85,8 @@ def test_graphs_are_told_once_more_of_them_are_found(
     """In the order of their rows, so many of them; when all are found no more candidates are tried."""
     search = Search(lab, monkeypatch, rounds)
     assert search.told(most, Clock(0.0, 1e9)) == told and search.tried == tried
-    found_before = [
-        place for number, some in enumerate(rounds[:tried]) for place in some for _ in rounds[number + 1 : tried]
-    ]
-    assert len(search.places) == 3 * tried - len(found_before), "what is found is not searched again"
+    before = [place for number, some in enumerate(rounds[:tried]) for place in some for _ in rounds[number + 1 : tried]]
+    assert len(search.places) == 3 * tried - len(before), "what is found is not searched again"
 
 
 def test_each_graph_gets_as_much_time_as_any_other_and_as_much_is_left(

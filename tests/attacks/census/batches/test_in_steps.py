@@ -209,14 +209,16 @@ def test_what_a_search_tells_of_itself_is_told_on_and_a_reason_where_it_holds(la
 
 @pytest.mark.parametrize("status", ["unique", "k_graphs", "at_least_k"])
 def test_a_trained_list_claims_itself_alone_and_that_it_was_followed(status: Status, lab: Any) -> None:
-    """Of so many graphs, at the distance of the client's own update, whatever the search in the middle claimed; the
+    """Of so many graphs, at the distance of the client's own update, however many the search in the middle claimed; the
     conditions of that search stay."""
     made = Certificate(status, 3, 8, True, 1e-8, ("said", "too"))
     answer = Reconstruction(tuple(graphs(lab)), 1e-8, "match", certificate=made)
     found = _confirmed(answer, 1e-6, matched=True)
     assert found.certificate == Certificate("at_least_k", 2, 8, True, 1e-6, ("said", "too", FOLLOWED))
     assert found.gradient_distance == 1e-6 and found.graphs == answer.graphs
-    assert _confirmed(found, 1e-6, matched=True).certificate == found.certificate, "each condition is said once"
+    nearer = _confirmed(found, 1e-7, matched=True)
+    assert nearer.certificate == found.certificate, "each condition is said once, and the largest distance of a graph"
+    assert nearer.gradient_distance == 1e-7
     for nothing in (_confirmed(answer, 1e-6, matched=False), _confirmed(answer, None, matched=False)):
         assert nothing.certificate is None and nothing.graphs == answer.graphs
     assert _confirmed(dataclasses.replace(answer, certificate=None), 1e-6, matched=True).certificate is None
