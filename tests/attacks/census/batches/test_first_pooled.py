@@ -46,7 +46,8 @@ class Search:
         patch.setattr("jgleak.attacks.attack.time", SimpleNamespace(monotonic=lambda: self.now))
 
     def attempts(self, *_: Any) -> Any:
-        for self.tried in range(1, len(self.rounds) + 1):
+        for number in range(len(self.rounds)):
+            self.tried = number + 1
             yield Levels(NODES, (), (), complete=True)
 
     def of(self, member: Member) -> Any:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.batches.separate import SAME, Share, _same, _smallest, separated
+from jgleak.attacks.census.batches import separate as module
+from jgleak.attacks.census.batches.factors import Factor
+from jgleak.attacks.census.batches.separate import SAME, Share, _same, _share, _smallest, separated
 from jgleak.attacks.census.batches.upstream import own_upstreams
 from jgleak.attacks.census.batches.weights import Weights, weights
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
@@ -102,6 +104,44 @@ def test_a_missing_block_shows(lab: Any) -> None:
     less = Levels(levels.nodes, (*levels.hops[:-1], levels.top.keep(kept)), (), complete=False)
     found = weights(problem, less, BUDGET.start())
     assert found is None or not found.explained
+
+
+@pytest.mark.parametrize(
+    ("tried", "labelled", "known", "found", "only"),
+    [
+        ([1, 2, 3], {1: (0, 1)}, True, 1, True),
+        ([2, 1, 3], {1: (1, 2)}, True, 1, True),
+        ([1, 2, None], {1: (0, 1)}, True, 1, False),
+        ([1, 2], {1: (0, 1), 2: (1, 1)}, True, 1, False),
+        ([1, 2], {1: (0, 1)}, False, 1, False),
+        ([1, 2], {}, True, None, False),
+        ([1, None], {}, True, None, False),
+    ],
+    ids=["one", "not the first", "there may be more", "two", "an unknown weight", "none", "none of many"],
+)
+def test_counts_are_the_only_ones_where_all_others_were_tried(
+    tried: list[int | None],
+    labelled: dict[int, tuple[int, int]],
+    known: bool,
+    found: int | None,
+    only: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first that the model confirms: others may be confirmed as well, or were not tried. Counts are given of two of
+    three blocks; what is known of the other one's weight does not matter."""
+    monkeypatch.setattr(module, "_label", lambda _, __, counts, ___: labelled.get(int(counts[2])))
+    errors = np.array([[0.0], [np.inf], [0.0 if known else np.inf]])
+    weights = object.__new__(Weights)
+    weights.__dict__.update(values=np.zeros((3, 1)), errors=errors)
+    ways = iter([None if one is None else np.array([5, one]) for one in tried])
+    share = _share(
+        object.__new__(CensusProblem), weights, np.array([0, 2]), ways, Factor(np.array([0.25]), np.array([1e-9]))
+    )
+    if found is None:
+        assert share is None
+    else:
+        assert share is not None and share.counts.tolist() == [5, 0, found] and share.only is only
+        assert (share.label, share.copies) == labelled[found] and share.factor.tolist() == [0.25]
 
 
 @pytest.mark.parametrize(
