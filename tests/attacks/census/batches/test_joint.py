@@ -76,6 +76,8 @@ def test_the_distance_of_parts_is_that_of_their_sum_relative_to_the_update(seen:
     shares = [jax.tree.map(lambda leaf, share=share: share * leaf, seen.update) for share in (0.25, 0.25, 0.75)]
     assert distance(seen, shares) == pytest.approx(0.25)
     assert distance(seen, without(shares, 0)) == pytest.approx(0.0, abs=1e-7)
+    faint = dataclasses.replace(seen, update=jax.tree.map(lambda leaf: np.float32(1e-30) * leaf, seen.update))
+    assert distance(faint, [jax.tree.map(lambda leaf: 0.25 * leaf, faint.update)]) == pytest.approx(0.75)
     for own, whole in zip(jax.tree.leaves(summed(shares)), jax.tree.leaves(seen.update), strict=True):
         np.testing.assert_allclose(own, 1.25 * np.asarray(whole), rtol=1e-6)
 
