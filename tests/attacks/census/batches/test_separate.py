@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Budget
+from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census.batches import separate as module
 from jgleak.attacks.census.batches.factors import Factor
 from jgleak.attacks.census.batches.separate import SAME, Share, _same, _share, _smallest, separated
@@ -18,10 +18,11 @@ from jgleak.attacks.census.batches.weights import Weights, weights
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Rules
-from jgleak.attacks.span.hops import Blocks
+from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import GNN
 from jgleak.graph import Graph
+from tests.clocks import HELD
 
 BUDGET = Budget(time_limit=60)
 
@@ -104,6 +105,37 @@ def test_a_missing_block_shows(lab: Any) -> None:
     less = Levels(levels.nodes, (*levels.hops[:-1], levels.top.keep(kept)), (), complete=False)
     found = weights(problem, less, BUDGET.start())
     assert found is None or not found.explained
+
+
+def test_weights_of_graphs_that_are_found_are_taken_off_until_none_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two graphs share a block; nodes of the third and the fourth are told apart by nothing, so that their sum counts.
+    The fifth block's weight is not known: it may always be a graph's."""
+    counts, factors = np.array([[2, 1, 1, 0, 0], [0, 3, 0, 0, 0]]), np.array([[0.5], [-0.25]])
+    shares = [Share(own, factor, 1, 1, only=True) for own, factor in zip(counts, factors, strict=True)]
+    values, errors = counts.T @ factors, np.full((5, 1), 1e-6)
+    values[3], values[4], errors[4] = values[2], 7.0, np.inf
+    weights = object.__new__(Weights)
+    weights.__dict__.update(values=values, errors=errors, alike=np.array([0, 1, 2, 2, 4]))
+    problem = object.__new__(CensusProblem)
+    lives, blocks = list[Any](), Blocks(np.arange(5), np.zeros(5, int), ((),) * 5, *np.zeros((2, 5, 0)), np.zeros(5), 0)
+    levels = Levels(Nodes(np.zeros((0, 1), int), np.zeros((0, 1)), np.zeros(0, int)), (blocks,), (), complete=True)
+
+    def more(_: Any, __: Any, ___: Any, live: Any, ____: Any) -> list[Share]:
+        lives.append(live)
+        return shares[len(lives) - 1 : len(lives)]
+
+    monkeypatch.setattr(module, "_more", more)
+    monkeypatch.setattr(CensusProblem, "absolute", property(lambda _: True))
+    found = separated(problem, levels, weights, HELD)
+    assert [share.counts.tolist() for share in found] == counts.tolist()
+    (every, whole), (few, left) = lives
+    assert every.tolist() == [0, 1, 2, 3, 4] and few.tolist() == [1, 4]
+    np.testing.assert_allclose(whole, values)
+    np.testing.assert_allclose(left, [[-0.75], [7.0]])
+    assert separated(problem, levels, weights, Clock(0.0, 0.0)) == []
+    lives.clear()
+    shares[1:] = []
+    assert len(separated(problem, levels, weights, HELD)) == 1, "it ends where no graph explains what is left"
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,10 @@ def settled(
     monkeypatch.setattr(
         module,
         "least_squares",
-        lambda *_: SimpleNamespace(residual=residuals[len(paths)], values=np.zeros((unknowns, 1))),
+        lambda *_: SimpleNamespace(
+            residual=residuals[len(paths)] if np.isfinite(residuals[len(paths)]) else np.nan,
+            values=np.zeros((unknowns, 1)),
+        ),
     )
     monkeypatch.setattr(module, "weighted_path", followed)
     found = module._settled(problem, LEVELS, clock)
@@ -139,6 +142,7 @@ def test_few_blocks_have_weights_and_how_far_they_may_be_off_is_said(
     right += 1e-7 * np.linalg.norm(right) / np.sqrt(300) * rng.normal(size=300)
 
     def equations(_: Any, levels: Levels, *__: Any) -> Any:
+        assert levels.hops[:-1] == lower, "only of the last hop blocks are left out"
         few = 200 if levels.top.size == 30 else 300
         return module._Equations(system[:few, levels.top.roots], right[:few], added)
 
@@ -147,7 +151,8 @@ def test_few_blocks_have_weights_and_how_far_they_may_be_off_is_said(
     monkeypatch.setattr(Upstream, "of", lambda _: upstream)
     zeros = np.zeros((30, 0))
     blocks = Blocks(number, 0 * number, ((),) * 30, zeros, zeros, np.zeros(30), 0)
-    levels = dataclasses.replace(LEVELS, hops=(blocks,))
+    lower = (dataclasses.replace(blocks),)
+    levels = dataclasses.replace(LEVELS, hops=(*lower, blocks))
     found = weights(problem, levels, FOREVER)
     assert found is not None and found.explained and found.upstream is upstream
     assert (
@@ -165,3 +170,21 @@ def test_few_blocks_have_weights_and_how_far_they_may_be_off_is_said(
     assert dataclasses.replace(found, residual=0.99 * EXPLAINED).explained
     right[:] = 0.0
     assert weights(problem, levels, FOREVER) is None, "no block occurs"
+
+
+def test_a_system_has_an_unknown_a_block_and_direction_and_a_limit(
+    problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What blocks add, which takes long, is computed for no more entries than that, and for one block at least."""
+    asked, unknowns = list[int](), list[int]()
+    monkeypatch.setattr(module, "_vectors", lambda _, number: unknowns.append(number))
+    monkeypatch.setattr(module, "sketched", lambda *_: (np.ones(50), np.ones(50)))
+    monkeypatch.setattr(module, "contributions", lambda _, levels, *__: asked.append(levels.top.size))
+    upstream = Upstream(np.eye(2), None, None, np.ones(2))
+    for size, limit, tried in ((30, 3000, True), (30, 2999, False), (0, 3000, False)):
+        monkeypatch.setattr(module, "ENTRIES", limit)
+        number, zeros = np.arange(size), np.zeros((size, 0))
+        blocks = Blocks(number, 0 * number, ((),) * size, zeros, zeros, np.zeros(size), 0)
+        assert module._equations(problem, dataclasses.replace(LEVELS, hops=(blocks,)), upstream, FOREVER) is None
+        assert asked == [size] * tried and unknowns.pop() == 2 * size
+        asked.clear()
