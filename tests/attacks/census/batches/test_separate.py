@@ -117,7 +117,8 @@ def test_weights_of_graphs_that_are_found_are_taken_off_until_none_are_left(monk
     weights = object.__new__(Weights)
     weights.__dict__.update(values=values, errors=errors, alike=np.array([0, 1, 2, 2, 4]))
     problem = object.__new__(CensusProblem)
-    lives, blocks = list[Any](), Blocks(np.arange(5), np.zeros(5, int), ((),) * 5, *np.zeros((2, 5, 0)), np.zeros(5), 0)
+    lives, zeros = list[Any](), np.zeros((5, 0))
+    blocks = Blocks(np.arange(5), np.zeros(5, int), ((),) * 5, zeros, zeros, np.zeros(5), 0)
     levels = Levels(Nodes(np.zeros((0, 1), int), np.zeros((0, 1)), np.zeros(0, int)), (blocks,), (), complete=True)
 
     def more(_: Any, __: Any, ___: Any, live: Any, ____: Any) -> list[Share]:
