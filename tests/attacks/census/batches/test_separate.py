@@ -139,6 +139,26 @@ def test_weights_of_graphs_that_are_found_are_taken_off_until_none_are_left(monk
     assert len(separated(problem, levels, weights, HELD)) == 1, "it ends where no graph explains what is left"
 
 
+def test_factors_that_several_weights_show_are_looked_at_before_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of weights that are known, and of those that are told apart by nothing once."""
+    asked = list[tuple[list[float], int]]()
+
+    def factors(values: Any, errors: Any, least: int) -> list[Factor]:
+        assert np.isfinite(errors).all()
+        asked.append((values[:, 0].tolist(), least))
+        return []
+
+    monkeypatch.setattr(module, "factors", factors)
+    weights = object.__new__(Weights)
+    weights.__dict__.update(errors=np.array([[0.1], [0.1], [np.inf], [0.1], [0.1]]), alike=np.array([0, 1, 2, 1, 4]))
+    number, zeros = np.arange(5), np.zeros((5, 0))
+    blocks = Blocks(number, 0 * number, ((),) * 5, zeros, zeros, np.zeros(5), 0)
+    levels = Levels(Nodes(np.zeros((0, 1), int), np.zeros((0, 1)), np.zeros(0, int)), (blocks,), (), complete=True)
+    live = np.array([0, 1, 2, 3]), np.array([[0.5], [0.25], [9.0], [0.25]])
+    assert module._more(object.__new__(CensusProblem), levels, weights, live, HELD) == []
+    assert asked == [([0.5, 0.25], 2), ([0.5, 0.25], 1)]
+
+
 @pytest.mark.parametrize(
     ("tried", "labelled", "known", "found", "only"),
     [

@@ -86,6 +86,8 @@ def test_of_one_direction_the_first_vector_is_kept_and_the_surest_comes_first() 
         (0, 1, 99, False),
         (1, 1, 3, True),
         (1, 1, 2, False),
+        (2, 1, 6, True),
+        (2, 1, 5, False),
         (BITS, 1, 99, True),
         (BITS + 1, 1, 99, False),
         (BITS - 1, 2, 99, True),
