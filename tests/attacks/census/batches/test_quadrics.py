@@ -50,6 +50,73 @@ def test_the_graphs_vectors_are_found_in_closed_form(rank: int, units: int, dire
     assert found.shape == (rank, rank) and aligned(found, sought).min() > 1 - 1e-6
 
 
+@pytest.mark.parametrize("unit", [1e-4, 1e4])
+def test_the_unit_of_the_coordinates_does_not_matter(unit: float) -> None:
+    rows, outgoing, sought = space(10, 120, 2, 0.3)
+    assert aligned(quadrics.vectors(unit * rows, outgoing, FOREVER), sought).min() > 1 - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("rank", "units", "common", "products"),
+    [pytest.param(10, 120, 0.3, 55, id="units that all light"), pytest.param(6, 32, 0.0, 27, id="hardly enough units")],
+)
+def test_products_of_two_are_enough_where_units_are(
+    rank: int, units: int, common: float, products: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ten coordinates there are 55, and 220 of three; of six and one of the labels 27 with one of the six. Equations
+    leave as many dimensions as there are graphs."""
+    monkeypatch.setattr(quadrics, "UNKNOWN", products)
+    rows, outgoing, sought = space(rank, units, 1, common)
+    assert aligned(quadrics.vectors(rows, outgoing, FOREVER), sought).min() > 1 - 1e-6
+    monkeypatch.setattr(quadrics, "UNKNOWN", products - 1)
+    assert quadrics.vectors(rows, outgoing, FOREVER).shape == (0, rank)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_a_space_with_a_vector_that_is_no_graphs_has_none_in_closed_form(directions: int) -> None:
+    """Of eight vectors seven are graphs': there are too few dimensions of products."""
+    rng = np.random.default_rng(0)
+    rows, outgoing, sought = space(8, 120, directions, 0.3)
+    vectors = rows @ sought.T
+    vectors[:, 3] = rng.normal(size=120)
+    rows = vectors @ np.linalg.inv(vectors[:8])
+    assert quadrics.vectors(rows, outgoing, FOREVER).shape == (0, 8)
+
+
+def test_of_one_graph_nothing_is_left_to_solve() -> None:
+    outgoing = np.random.default_rng(0).normal(size=(30, 1))
+    assert quadrics.vectors(outgoing / outgoing[0], outgoing, FOREVER).shape == (0, 1)
+
+
+@pytest.mark.parametrize("directions", [1, 2, quadrics.DIRECTIONS])
+@pytest.mark.parametrize(
+    ("beside", "off", "found"),
+    [(quadrics.ENOUGH, 0.0, True), (quadrics.ENOUGH - 1, 0.5, True), (quadrics.ENOUGH - 1, 2.0, False)],
+)
+def test_units_that_all_graphs_light_give_one_map_where_some_confirm_it(
+    directions: int, beside: int, off: float, found: bool
+) -> None:
+    """As many as determine it and ``ENOUGH`` others, of which one may be off by less than ``agrees``; of the rest each
+    says another thing, and two have the same weights, which determine nothing."""
+    rng, agrees = np.random.default_rng(0), 1e-3
+    outgoing, told = rng.normal(size=(16, directions)), rng.normal(size=(directions, 5))
+    outgoing[15] = outgoing[14]
+    rows, common = rng.normal(size=(16, 5)), directions + beside
+    rows[:common] = outgoing[:common] @ told
+    beyond = rng.normal(size=5)
+    rows[common] = outgoing[common] @ told if off else rows[common]
+    rows[common] += off * agrees * np.linalg.norm(rows[common]) * beyond / np.linalg.norm(beyond)
+    one = quadrics.lit_by_all(rows, outgoing, agrees)
+    assert (one is not None) is found
+    if one is not None:
+        np.testing.assert_allclose(one, told, atol=10 * off * agrees + 1e-9)
+
+
+def test_of_too_many_directions_no_units_are_looked_at() -> None:
+    outgoing, size = np.random.default_rng(0).normal(size=(30, quadrics.DIRECTIONS + 1)), quadrics.DIRECTIONS + 1
+    assert quadrics.lit_by_all(outgoing @ np.ones((size, 5)), outgoing, 1e-3) is None
+
+
 def test_rounding_moves_the_vectors_little() -> None:
     rows, outgoing, sought = space(10, 120, 2, 0.3)
     noise = 1e-6 * np.random.default_rng(0).normal(size=rows.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,7 @@ def test_most_units_agree_with_a_vector(contrary: int, shown: bool) -> None:
 def test_a_vector_without_direction_of_labels_is_no_graphs() -> None:
     lit = (UNITS >= 20).astype(float)
     assert _fitted(*one_direction(lit), np.array([1.0, 0.5 * switched.FLOOR])) is None
+    assert _fitted(*one_direction(lit), np.array([100.0, 50.0 * switched.FLOOR])) is None, "whatever its length"
     assert _fitted(*one_direction(lit), np.array([-1.0, -1.0])) is not None, "of either sign"
     assert _fitted(*one_direction(lit), np.array([1.0, -1.0])) is None
 
@@ -100,6 +102,25 @@ def test_patterns_are_few_and_units_thrice_their_bits(
     asked = list[int]()
     monkeypatch.setattr(switched, "_vectors", lambda *_: asked.append(1) or iter(()))
     assert switched.pooled_rows(head_of(rank, directions, units), HELD) is None and bool(asked) is tried
+
+
+def test_rows_are_contradicted_by_units_that_they_light_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a unit whose input is near zero, beside the row's own largest, nothing is sure; the worse row counts."""
+    entering = np.array([[100.0, 50.0, -50.0, 0.5, -0.5, 2.0, 2.0, 2.0, 2.0, 2.0], [1.0, 0.5, -0.5, *[0.02] * 7]])
+    shown = [np.array([1, 1, 0, 0, 1, 0, 1, 1, 1, 1], bool), np.array([1, 0, 0, 1, 1, 1, 1, 1, 1, 0], bool)]
+    units, rows = np.arange(10) + 1, np.eye(2)
+    first = {"kernel": np.c_[[7.0, 7.0], entering - 0.25], "bias": np.full(11, 0.25)}
+    head = object.__new__(HeadGradient)
+    readout = SimpleNamespace(first=lambda weights: weights)
+    head.__dict__.update(observation=SimpleNamespace(model=SimpleNamespace(readout=readout)), implied=lambda _: rows)
+    monkeypatch.setattr(HeadGradient, "weights", property(lambda _: first))
+    chosen = [Shown(np.eye(2)[k], lit, 1.0) for k, lit in enumerate(shown)]
+    found, contrary = switched._rows(head, chosen, units)
+    assert found is rows and contrary == pytest.approx(0.2)
+    _, contrary = switched._rows(head, [chosen[0], chosen[1]._replace(lit=entering[1] > 0)], units)
+    assert contrary == pytest.approx(0.1)
+    head.__dict__["implied"] = lambda _: None
+    assert switched._rows(head, chosen, units) == (None, np.inf)
 
 
 def test_the_choice_is_taken_that_fewest_units_contradict(monkeypatch: pytest.MonkeyPatch) -> None:
