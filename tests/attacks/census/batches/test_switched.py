@@ -70,7 +70,8 @@ def test_most_units_agree_with_a_vector(contrary: int, shown: bool) -> None:
 def test_a_vector_without_direction_of_labels_is_no_graphs() -> None:
     lit = (UNITS >= 20).astype(float)
     assert _fitted(*one_direction(lit), np.array([1.0, 0.5 * switched.FLOOR])) is None
-    assert _fitted(*one_direction(lit), np.array([100.0, 50.0 * switched.FLOOR])) is None, "whatever its length"
+    for length in (1e-3, 1e3):
+        assert _fitted(*one_direction(lit), np.array([length, length])) is not None, "of any length"
     assert _fitted(*one_direction(lit), np.array([-1.0, -1.0])) is not None, "of either sign"
     assert _fitted(*one_direction(lit), np.array([1.0, -1.0])) is None
 
