@@ -109,7 +109,7 @@ def test_the_page_has_errors_leaks_and_curves() -> None:
     ]
     about = {"device": "cpu", "version": "0", "specification": {"rounds": [1, 20]}}
     page = fedgnn_page.document(ROWS, [*errors, {"row": "douban-gat", "attack": LEAK.name, "leaks": leaks, **about}])
-    assert "| `douban-gat-defended` | 0.9000 | 0.8300 | 0.8800 | 3 | 9 | 1,234 | 1 | 2e+05 |" in page
+    assert "| `douban-gat-defended` | 0.9000 | 0.8300 | 0.8800 | 3 | 9 | 1,234 | cpu | 1 | 2e+05 |" in page
     assert "| 1 | none |" in page and "Not trained: `flixster-paper`" in page
     assert "| no defence | 1.000 (0.500) |" in page
     curves = fedgnn_page.curves(ROWS, [*errors, {"row": "douban-gat", "attack": LEAK.name, "leaks": leaks}])

@@ -112,6 +112,35 @@ def test_the_feature_that_excludes_most_comes_first() -> None:
     assert sorted(found.tolist()) == truth.tolist()
 
 
+def test_the_unit_of_the_gradient_does_not_matter() -> None:
+    """A part of a row may be off by a share of its own length."""
+    space = FeatureSpace(tuple(onehot(f"f{g}", range(4)) for g in range(4)))
+    rng = np.random.default_rng(0)
+    truth = rng.integers(4, size=(5, 4))
+    gradient = (space.encode(truth).T @ rng.normal(size=(5, 30))).astype(np.float32)
+    found = [passing_nodes(space, Subspace.of_gradient(unit * gradient.astype(float))) for unit in (1e-9, 1.0, 1e9)]
+    assert {*map(tuple, truth.tolist())} <= {*map(tuple, found[0].tolist())} and len(found[0]) < 4**4
+    assert sorted(found[0].tolist()) == sorted(found[1].tolist()) == sorted(found[2].tolist())
+
+
+def test_under_noise_all_relations_of_the_span_are_tested_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as its columns less its rank; no more of some columns than of all."""
+    space = FeatureSpace((onehot("a", range(4)), onehot("b", range(3)), onehot("c", range(5))))
+    rng = np.random.default_rng(0)
+    truth = np.stack([rng.integers(k, size=4) for k in (4, 3, 5)], axis=1)
+    span = Subspace.of_gradient(space.encode(truth).T @ rng.normal(size=(4, 30)), noise=1e-4)
+    partial, numbers = NoiseMargin.partial, list[int]()
+
+    def counted(margin: NoiseMargin, before: Any, residual: Any, relations: int, deviation: Any) -> Any:
+        numbers.append(relations)
+        return partial(margin, before, residual, relations, deviation)
+
+    monkeypatch.setattr(NoiseMargin, "partial", counted)
+    found = passing_nodes(space, span)
+    assert {*map(tuple, truth.tolist())} <= {*map(tuple, found.tolist())}
+    assert span.rank == 4 and numbers == sorted(numbers) and numbers[-1] == 12 - 4
+
+
 def test_without_any_gradient_nodes_are_those_whose_row_is_zero(lab: Any) -> None:
     """Where a schema has no such node, nothing is known; beside a gradient they are added to those that pass."""
     clock = Budget(time_limit=60).start()

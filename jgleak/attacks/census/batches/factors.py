@@ -79,7 +79,7 @@ def _refined(
 
 
 def _independent(found: list[Factor]) -> list[Factor]:
-    """Without those that are whole combinations of two or more others."""
+    """Without those that are whole combinations of the others, where these are two or more."""
     kept = list(found)
     for one in sorted(found, key=lambda factor: -float(np.linalg.norm(factor.value))):
         others = [other for other in kept if other is not one]

@@ -108,5 +108,6 @@ def _confirmed(answer: Reconstruction, far: float | None, matched: bool) -> Reco
     if answer.certificate is None or far is None or not matched:
         return dataclasses.replace(answer, gradient_distance=far, certificate=None)
     conditions = tuple(dict.fromkeys((*answer.certificate.conditions, FOLLOWED)))
-    made = dataclasses.replace(answer.certificate, size=len(answer.graphs), residual=far, conditions=conditions)
+    residual = max(far, answer.certificate.residual)
+    made = dataclasses.replace(answer.certificate, size=len(answer.graphs), residual=residual, conditions=conditions)
     return cut(dataclasses.replace(answer, gradient_distance=far, certificate=made))

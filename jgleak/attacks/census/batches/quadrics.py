@@ -126,5 +126,4 @@ def _shared(tensors: Float[np.ndarray, "r r r"]) -> Float[np.ndarray, "r r"]:
     one, other = (np.tensordot(rng.normal(size=len(tensors)), tensors, 1) for _ in range(2))
     # Both are X D X^T with diagonal D. Where one v = t other v, X^T v has a single entry, and so other v is along that
     # column of X.
-    found = np.real(other @ linalg.eig(one, other)[1]).T
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    return np.real(other @ linalg.eig(one, other)[1]).T

@@ -85,7 +85,7 @@ def separated(problem: CensusProblem, levels: Levels, weights: Weights, clock: C
 
 def _alike(weights: Weights, counts: Int[np.ndarray, " K"]) -> Int[np.ndarray, " K"]:
     """Of every block how many nodes have it, or one that is alike."""
-    return np.bincount(weights.alike, counts, minlength=len(counts)).astype(np.int64)[weights.alike]
+    return np.bincount(weights.alike, counts).astype(np.int64)[weights.alike]
 
 
 Live = tuple[Int[np.ndarray, " k"], Float[np.ndarray, "k r"]]

@@ -21,8 +21,9 @@ LISTED = 200
 def trained_again(
     seen: Observation, space: FeatureSpace, answers: Sequence[Reconstruction], firsts: Sequence[Graph], clock: Clock
 ) -> tuple[list[Reconstruction], float]:
-    """The answers with those of their graphs that, trained with the first ones of the others, return the update; and
-    the distance of the update after training on the first graphs of the answers.
+    """The answers with those of their graphs that, trained with the first ones of the others, return the update, and
+    with the largest distance of these as the residual of their certificates; and the distance of the update after
+    training on the first graphs of the answers.
 
     Args:
       seen: the client's update.
@@ -41,7 +42,8 @@ def trained_again(
 
 def of_trained(answers: Sequence[Reconstruction], far: float) -> Certificate:
     """``of_all`` of the batches that were trained: those in which one graph is another than the first of its list."""
-    certificate = of_all(answers, far)
+    furthest = [answer.certificate.residual for answer in answers if answer.certificate is not None]
+    certificate = of_all(answers, max([far, *furthest]))
     trained = 1 + sum(len(answer.graphs) - 1 for answer in answers)
     return dataclasses.replace(certificate, size=min(certificate.size, trained))
 
@@ -49,14 +51,18 @@ def of_trained(answers: Sequence[Reconstruction], far: float) -> Certificate:
 def _kept(
     seen: Observation, space: FeatureSpace, answer: Reconstruction, firsts: list[Graph], place: int, clock: Clock
 ) -> Reconstruction:
-    first, kept = firsts[place], list[Graph]()
+    first, kept, furthest = firsts[place], list[Graph](), 0.0
     for graph in answer.graphs[:LISTED]:
         if clock.left <= 0 and not _same(graph, first):
             continue
         firsts[place] = graph
-        if _same(graph, first) or replayed(seen, space, firsts) <= MATCH:
+        off = 0.0 if _same(graph, first) else replayed(seen, space, firsts)
+        if off <= MATCH:
             kept.append(graph)
-    return dataclasses.replace(answer, graphs=tuple(kept) if any(_same(one, first) for one in kept) else (first, *kept))
+            furthest = max(furthest, off)
+    graphs = tuple(kept) if any(_same(one, first) for one in kept) else (first, *kept)
+    certificate = answer.certificate and dataclasses.replace(answer.certificate, residual=furthest)
+    return dataclasses.replace(answer, graphs=graphs, certificate=certificate)
 
 
 def _begun(answer: Reconstruction, first: Graph) -> Reconstruction:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from jgleak.attacks.census.batches import factors as module
 from jgleak.attacks.census.batches.factors import Combinations, Factor, factors
 
 ERROR = 1e-7
@@ -74,3 +75,39 @@ def test_a_block_occurs_the_less_often_the_more_graphs_share_it() -> None:
     ):
         ways, _ = known.of(np.array([roots @ way]), np.array([1e-9]))
         assert (list(way) in ways.tolist()) is there
+
+
+def test_blocks_that_two_graphs_share_show_no_third_factor() -> None:
+    """Their weights are multiples of the sum of both factors, which is no graph's own."""
+    truth = np.array([[0.0731], [0.0417]])
+    times = np.arange(1, 4)[:, None]
+    values = np.concatenate([times * row for row in (truth[0], truth[1], truth.sum(axis=0))])
+    assert matched(factors(values, np.full(values.shape, ERROR)), truth)
+
+
+def test_twice_a_factor_may_be_another_graphs() -> None:
+    """Where weights are known so badly that to be a multiple of the smaller one says little."""
+    values, errors = np.array([[2.0]] * 10 + [[1.0]] * 2), np.full((12, 1), 0.05)
+    np.testing.assert_allclose([one.value for one in factors(values, errors)], [[2.0], [1.0]])
+
+
+@pytest.mark.parametrize(("most", "listed"), [(119, 60), (120, 120), (120 + 256, 120 + 256), (10**6, 120 + 256)])
+def test_no_more_combinations_are_listed_than_a_limit(most: int, listed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two factors sixty each and 256 of both: those of fewer graphs first, all of the same graphs or none."""
+    monkeypatch.setattr(module, "SUMS", most)
+    known = [Factor(np.array([value]), np.array([1e-9])) for value in (1.0, np.sqrt(2.0))]
+    assert len(Combinations(known).table) == listed
+
+
+def test_combinations_in_several_directions_are_those_of_brute_force() -> None:
+    """Every direction is asked, with its own errors, whichever the list is sorted by."""
+    rng = np.random.default_rng(0)
+    values, errors = rng.normal(size=(3, 2)), np.array([[1e-2, 1e-4], [2e-2, 1e-4], [1e-2, 3e-4]])
+    known = Combinations([Factor(*pair) for pair in zip(values, errors, strict=True)])
+    grid = np.array([(a, b, c) for a in range(9) for b in range(9) for c in range(9)])[1:]
+    for error in (np.array([0.02, 1e-4]), np.array([2e-4, 0.3])):
+        ways, misfits = known.of(values.sum(axis=0) + 0.4 * error, error)
+        off = np.abs(grid @ values - values.sum(axis=0) - 0.4 * error) / (error + grid @ errors)
+        wanted = {tuple(row): far for row, far in zip(grid.tolist(), off.max(axis=1).tolist(), strict=True) if far <= 1}
+        found = {tuple(way): far for way, far in zip(ways.tolist(), misfits.tolist(), strict=True) if max(way) < 9}
+        assert (1, 1, 1) in wanted and found == pytest.approx(wanted)

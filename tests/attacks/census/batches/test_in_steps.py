@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from models import some_params
 
-from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.attack import Budget, Clock, Reconstruction
+from jgleak.attacks.census.batches import in_steps as module
 from jgleak.attacks.census.batches import switched
 from jgleak.attacks.census.batches.answers import of_all
 from jgleak.attacks.census.batches.head import HeadGradient
-from jgleak.attacks.census.batches.in_steps import FOLLOWED, corrected, in_steps
+from jgleak.attacks.census.batches.in_steps import FOLLOWED, TURNS, _confirmed, corrected, in_steps
 from jgleak.attacks.census.batches.joint import each_gradient, summed
 from jgleak.attacks.census.batches.members import Member, taken
 from jgleak.attacks.census.batches.parts import Part, parts_of, single_update
@@ -31,7 +32,7 @@ from jgleak.attacks.census.local_path import midway, straight
 from jgleak.attacks.census.moves import Linked
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.search import levels_of
-from jgleak.attacks.certificate import Certificate
+from jgleak.attacks.certificate import Certificate, Status
 from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
 from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.attacks.span.settings import TOLERANCES
@@ -145,6 +146,84 @@ def test_graphs_whose_training_returns_another_update_are_not_certified(lab: Any
     assert found.stop == "nothing assembled" and "does not return the update" in found.info["reason"]
 
 
+@pytest.mark.parametrize(
+    ("offs", "numbers", "seconds", "searches", "kept"),
+    [
+        ([0.4, 0.3, 0.2, 0.1, 0.05], [2] * 5, 1e6, TURNS, TURNS),
+        ([0.4, 0.3, 0.35, 0.1], [2] * 4, 1e6, 3, 2),
+        ([0.4, 0.3], [2, 1], 1e6, 2, 1),
+        ([0.5 * MATCH, 0.1 * MATCH], [2] * 2, 1e6, 1, 1),
+        ([0.1], [1, 2], 1e6, 1, 1),
+        ([np.inf, 0.1], [2] * 2, 1e6, 1, 1),
+        ([0.4, 0.3], [2] * 2, 0.0, 1, 1),
+    ],
+    ids=["nearer each time", "farther", "fewer graphs", "a match", "too few graphs", "diverged", "no time"],
+)
+def test_searches_end_where_another_one_cannot_help(
+    offs: list[float], numbers: list[int], seconds: float, searches: int, kept: int, lab: Any, monkeypatch: Any
+) -> None:
+    """Each is in the update that the last graphs correct; the best graphs stay. Nothing is corrected by graphs that are
+    too few or diverge, that match, or after the last second."""
+    some = graphs(lab)
+    problem = problem_of(lab, returned(lab, lab.model(**POOLED), some))
+    asked, compared = list[Observation](), iter(offs)
+
+    def batch(here: CensusProblem, _: Clock) -> Reconstruction:
+        found = tuple(some[: numbers[len(asked)]])
+        asked.append(here.observation)
+        info = {"graphs": 2, "turn": len(asked)}
+        return Reconstruction(found, 0.0, "match", info=info, members=tuple(listed(graph) for graph in found))
+
+    def corrected(_: CensusProblem, found: Any) -> Observation:
+        assert len(found) == 2
+        return dataclasses.replace(problem.observation, batch_size=2)
+
+    monkeypatch.setattr(module, "replayed", lambda *_: next(compared))
+    monkeypatch.setattr(module, "corrected", corrected)
+    monkeypatch.setattr(
+        module, "_answered", lambda _, found, far, __: dataclasses.replace(found, gradient_distance=far)
+    )
+    found = in_steps(problem, Budget(time_limit=seconds).start(), batch)
+    assert len(asked) == searches and len({id(here) for here in asked}) == searches
+    assert found.info == {"graphs": 2, "turn": kept, "searches": kept}
+    assert found.gradient_distance == (offs[kept - 1] if numbers[0] == 2 else np.inf)
+
+
+def listed(*some: Graph) -> Reconstruction:
+    return Reconstruction(some, 0.0, "match")
+
+
+def test_what_a_search_tells_of_itself_is_told_on_and_a_reason_where_it_holds(lab: Any) -> None:
+    """That graphs are missing still holds; a reason why a batch of all graphs is not certified is that of training."""
+    some = graphs(lab)
+    problem = problem_of(lab, returned(lab, lab.model(**POOLED), some))
+    for number, reason in ((1, "one is missing"), (2, None)):
+        members = tuple(listed(graph) for graph in some[:number])
+        info = {"graphs": 2, "found": number, "rank": 7, "reason": "one is missing"}
+        told = Reconstruction(tuple(some[:number]), 0.0, "time", info=info, members=members)
+        found = module._answered(problem, told, np.inf, FOREVER)
+        assert found.info["rank"] == 7 and found.info["graphs"] == 2 and found.info["found"] == number
+        assert found.info["reason"] == (reason or "training on the graphs that were found does not return the update")
+        assert found.gradient_distance is None and found.certificate is None and found.stop == "nothing assembled"
+
+
+@pytest.mark.parametrize("status", ["unique", "k_graphs", "at_least_k"])
+def test_a_trained_list_claims_itself_alone_and_that_it_was_followed(status: Status, lab: Any) -> None:
+    """Of so many graphs, at the distance of the client's own update, however many the search in the middle claimed; the
+    conditions of that search stay."""
+    made = Certificate(status, 3, 8, True, 1e-8, ("said", "too"))
+    answer = Reconstruction(tuple(graphs(lab)), 1e-8, "match", certificate=made)
+    found = _confirmed(answer, 1e-6, matched=True)
+    assert found.certificate == Certificate("at_least_k", 2, 8, True, 1e-6, ("said", "too", FOLLOWED))
+    assert found.gradient_distance == 1e-6 and found.graphs == answer.graphs
+    nearer = _confirmed(found, 1e-7, matched=True)
+    assert nearer.certificate == found.certificate, "each condition is said once, and the largest distance of a graph"
+    assert nearer.gradient_distance == 1e-7
+    for nothing in (_confirmed(answer, 1e-6, matched=False), _confirmed(answer, None, matched=False)):
+        assert nothing.certificate is None and nothing.graphs == answer.graphs
+    assert _confirmed(dataclasses.replace(answer, certificate=None), 1e-6, matched=True).certificate is None
+
+
 def test_a_listed_graph_whose_training_returns_another_update_is_left_out(lab: Any) -> None:
     some, other = graphs(lab), lab.ring([1, 3, 2, 1], y=0)
     problem = problem_of(lab, returned(lab, lab.model(**POOLED), some))
@@ -155,6 +234,7 @@ def test_a_listed_graph_whose_training_returns_another_update_is_left_out(lab: A
     told = Reconstruction(tuple(m.graphs[0] for m in members), 0.0, "match", None, None, claim, info, members)
     found = in_steps(problem, FOREVER, lambda *_: told)
     assert [len(member.graphs) for member in found.members] == [1, 1] and found.certificate is not None
+    assert "reason" not in found.info and found.info["found"] == 2
     assert found.members[1].graphs[0].canonical_form() == some[1].canonical_form()
 
 

@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.batches.separate import SAME, Share, _same, _smallest, separated
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.census.batches import separate as module
+from jgleak.attacks.census.batches.factors import Factor
+from jgleak.attacks.census.batches.separate import SAME, Share, _same, _share, _smallest, separated
 from jgleak.attacks.census.batches.upstream import own_upstreams
 from jgleak.attacks.census.batches.weights import Weights, weights
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Rules
-from jgleak.attacks.span.hops import Blocks
+from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import GNN
 from jgleak.graph import Graph
+from tests.clocks import HELD
 
 BUDGET = Budget(time_limit=60)
 
@@ -102,6 +105,96 @@ def test_a_missing_block_shows(lab: Any) -> None:
     less = Levels(levels.nodes, (*levels.hops[:-1], levels.top.keep(kept)), (), complete=False)
     found = weights(problem, less, BUDGET.start())
     assert found is None or not found.explained
+
+
+def test_weights_of_graphs_that_are_found_are_taken_off_until_none_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two graphs share a block; nodes of the third and the fourth are told apart by nothing, so that their sum counts.
+    The fifth block's weight is not known: it may always be a graph's."""
+    counts, factors = np.array([[2, 1, 1, 0, 0], [0, 3, 0, 0, 0]]), np.array([[0.5], [-0.25]])
+    shares = [Share(own, factor, 1, 1, only=True) for own, factor in zip(counts, factors, strict=True)]
+    values, errors = counts.T @ factors, np.full((5, 1), 1e-6)
+    values[3], values[4], errors[4] = values[2], 7.0, np.inf
+    weights = object.__new__(Weights)
+    weights.__dict__.update(values=values, errors=errors, alike=np.array([0, 1, 2, 2, 4]))
+    problem = object.__new__(CensusProblem)
+    lives, zeros = list[Any](), np.zeros((5, 0))
+    blocks = Blocks(np.arange(5), np.zeros(5, int), ((),) * 5, zeros, zeros, np.zeros(5), 0)
+    levels = Levels(Nodes(np.zeros((0, 1), int), np.zeros((0, 1)), np.zeros(0, int)), (blocks,), (), complete=True)
+
+    def more(_: Any, __: Any, ___: Any, live: Any, ____: Any) -> list[Share]:
+        lives.append(live)
+        return shares[len(lives) - 1 : len(lives)]
+
+    monkeypatch.setattr(module, "_more", more)
+    monkeypatch.setattr(CensusProblem, "absolute", property(lambda _: True))
+    found = separated(problem, levels, weights, HELD)
+    assert [share.counts.tolist() for share in found] == counts.tolist()
+    (every, whole), (few, left) = lives
+    assert every.tolist() == [0, 1, 2, 3, 4] and few.tolist() == [1, 4]
+    np.testing.assert_allclose(whole, values)
+    np.testing.assert_allclose(left, [[-0.75], [7.0]])
+    assert separated(problem, levels, weights, Clock(0.0, 0.0)) == []
+    lives.clear()
+    shares[1:] = []
+    assert len(separated(problem, levels, weights, HELD)) == 1, "it ends where no graph explains what is left"
+
+
+def test_factors_that_several_weights_show_are_looked_at_before_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of weights that are known, and of those that are told apart by nothing once."""
+    asked = list[tuple[list[float], int]]()
+
+    def factors(values: Any, errors: Any, least: int) -> list[Factor]:
+        assert np.isfinite(errors).all()
+        asked.append((values[:, 0].tolist(), least))
+        return []
+
+    monkeypatch.setattr(module, "factors", factors)
+    weights = object.__new__(Weights)
+    weights.__dict__.update(errors=np.array([[0.1], [0.1], [np.inf], [0.1], [0.1]]), alike=np.array([0, 1, 2, 1, 4]))
+    number, zeros = np.arange(5), np.zeros((5, 0))
+    blocks = Blocks(number, 0 * number, ((),) * 5, zeros, zeros, np.zeros(5), 0)
+    levels = Levels(Nodes(np.zeros((0, 1), int), np.zeros((0, 1)), np.zeros(0, int)), (blocks,), (), complete=True)
+    live = np.array([0, 1, 2, 3]), np.array([[0.5], [0.25], [9.0], [0.25]])
+    assert module._more(object.__new__(CensusProblem), levels, weights, live, HELD) == []
+    assert asked == [([0.5, 0.25], 2), ([0.5, 0.25], 1)]
+
+
+@pytest.mark.parametrize(
+    ("tried", "labelled", "known", "found", "only"),
+    [
+        ([1, 2, 3], {1: (0, 1)}, True, 1, True),
+        ([2, 1, 3], {1: (1, 2)}, True, 1, True),
+        ([1, 2, None], {1: (0, 1)}, True, 1, False),
+        ([1, 2], {1: (0, 1), 2: (1, 1)}, True, 1, False),
+        ([1, 2], {1: (0, 1)}, False, 1, False),
+        ([1, 2], {}, True, None, False),
+        ([1, None], {}, True, None, False),
+    ],
+    ids=["one", "not the first", "there may be more", "two", "an unknown weight", "none", "none of many"],
+)
+def test_counts_are_the_only_ones_where_all_others_were_tried(
+    tried: list[int | None],
+    labelled: dict[int, tuple[int, int]],
+    known: bool,
+    found: int | None,
+    only: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first that the model confirms: others may be confirmed as well, or were not tried. Counts are given of two of
+    three blocks; what is known of the other one's weight does not matter."""
+    monkeypatch.setattr(module, "_label", lambda _, __, counts, ___: labelled.get(int(counts[2])))
+    errors = np.array([[0.0], [np.inf], [0.0 if known else np.inf]])
+    weights = object.__new__(Weights)
+    weights.__dict__.update(values=np.zeros((3, 1)), errors=errors)
+    ways = iter([None if one is None else np.array([5, one]) for one in tried])
+    share = _share(
+        object.__new__(CensusProblem), weights, np.array([0, 2]), ways, Factor(np.array([0.25]), np.array([1e-9]))
+    )
+    if found is None:
+        assert share is None
+    else:
+        assert share is not None and share.counts.tolist() == [5, 0, found] and share.only is only
+        assert (share.label, share.copies) == labelled[found] and share.factor.tolist() == [0.25]
 
 
 @pytest.mark.parametrize(

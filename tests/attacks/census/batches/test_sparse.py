@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -230,11 +232,31 @@ def test_the_best_solution_is_the_shortest(equations: int, unknowns: int) -> Non
     np.testing.assert_allclose(sparse._least(matrix, right), np.linalg.pinv(matrix) @ right, rtol=1e-8, atol=1e-10)
 
 
+def test_mixtures_are_ever_more_until_all_equations_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The groups of a mixture count where they explain all equations, those of all equations in any case."""
+    rng, asked = np.random.default_rng(12), list[int]()
+    matrix = rng.normal(size=(40, 10))
+    right, groups = matrix[:, [2, 5]] @ [1.0, -1.0], [np.array([2, 4]), None, np.array([1])]
+
+    def fewest(few: Any, whole: Any, *_: Any) -> Any:
+        asked.append(few.right.size)
+        assert whole.right is right and (few is whole) == (few.right.size == 40)
+        return groups[len(asked) - 1]
+
+    monkeypatch.setattr(sparse, "MIXTURES", (20, 30))
+    monkeypatch.setattr(sparse, "_fewest", fewest)
+    found = sparse._of_mixtures(matrix, right, 1, FOREVER)
+    assert asked == [20, 30, 40] and found is groups[2]
+    groups[1] = np.array([2, 5])
+    asked.clear()
+    assert sparse._of_mixtures(matrix, right, 1, FOREVER) is groups[1] and asked == [20, 30]
+
+
 def test_what_would_take_too_long_or_explains_nothing_is_not_solved(monkeypatch: pytest.MonkeyPatch) -> None:
     """A decomposition cannot be interrupted: there has to be time for all of it, or for a round of mixtures."""
     rng = np.random.default_rng(11)
-    system = rng.normal(size=(40, 10, 1))
-    right = system[:, [2, 5], 0] @ [1.0, -1.0]
+    system = rng.normal(size=(40, 5, 2))
+    right = system[:, [1, 3]].sum(axis=1) @ [1.0, -1.0]
     products = 12 * 10 * 10**2 + 2 * 40 * 10**2
     for pace, there in ((1.01, True), (0.99, False)):
         monkeypatch.setattr(sparse, "PACE", pace * products / FOREVER.left)
@@ -243,10 +265,10 @@ def test_what_would_take_too_long_or_explains_nothing_is_not_solved(monkeypatch:
     for limit, decided in ((products, True), (products - 1, False)):
         monkeypatch.setattr(sparse, "DECOMPOSED", float(limit))
         found = support(system, right, FOREVER)
-        assert found is not None and found.groups.tolist() == [2, 5] and bool(found.open.all()) is not decided
+        assert found is not None and found.groups.tolist() == [1, 3] and bool(found.open.all()) is not decided
     for pace, there in ((1.01, True), (0.99, False)):
         monkeypatch.setattr(sparse, "PACE", pace * 2 * 40**2 * 10 / FOREVER.left)
         assert (support(system, right, FOREVER) is not None) is there
     monkeypatch.undo()
-    off = right + 0.02 * np.linalg.norm(right) * np.linalg.svd(system[:, :, 0])[0][:, -1]
+    off = right + 0.02 * np.linalg.norm(right) * np.linalg.svd(system.reshape(40, 10))[0][:, -1]
     assert support(system, off, FOREVER) is None, "no solution is within a hundredth"

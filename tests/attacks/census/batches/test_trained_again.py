@@ -63,6 +63,20 @@ def test_firsts_that_fit_with_each_other_alone_stay_in_front(lab: Any, monkeypat
     assert late.graphs == (first,) and not asked, "without time no other graph is trained"
 
 
+def test_a_list_is_as_far_as_its_farthest_graph(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the search claimed of distances in another gradient; a batch is as far as any that is listed."""
+    first, second, near, far = (lab.path(colours) for colours in ([0, 1], [1, 2], [2, 3], [3, 0]))
+    offs = {(first, second): 1e-7, (near, second): 0.5 * MATCH, (far, second): 2.0 * MATCH}
+    monkeypatch.setattr(module, "replayed", lambda _, __, graphs: offs[tuple(graphs)])
+    made = Certificate("k_graphs", 3, 9, True, 1e-3, ("said",))
+    lists = [dataclasses.replace(listed(*some), certificate=made) for some in ((first, near, far), (second,))]
+    seen = lab.observe(lab.model(), first)
+    found, off = trained_again(seen, lab.space, lists, [first, second], HELD)
+    assert off == 1e-7 and found[0].graphs == (first, near)
+    assert [answer.certificate.residual for answer in found if answer.certificate] == [0.5 * MATCH, 0.0]
+    assert of_trained(found, off).residual == 0.5 * MATCH
+
+
 def test_each_graph_is_trained_in_its_own_place(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the first graphs of the other lists; of every list the largest distance counts, and of too few none."""
     a, b, c, d, e = (lab.path(colours) for colours in ([0, 1], [1, 2], [2, 3], [3, 0], [0, 2]))

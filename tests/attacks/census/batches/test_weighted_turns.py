@@ -12,9 +12,10 @@ import pytest
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches import weights as module
 from jgleak.attacks.census.batches.upstream import Upstream
+from jgleak.attacks.census.batches.weights import EXPLAINED, SURE, weights
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.federated import Knowledge
 from tests.clocks import HELD as FOREVER
 
@@ -49,7 +50,10 @@ def settled(
     monkeypatch.setattr(
         module,
         "least_squares",
-        lambda *_: SimpleNamespace(residual=residuals[len(paths)], values=np.zeros((unknowns, 1))),
+        lambda *_: SimpleNamespace(
+            residual=residuals[len(paths)] if np.isfinite(residuals[len(paths)]) else np.nan,
+            values=np.zeros((unknowns, 1)),
+        ),
     )
     monkeypatch.setattr(module, "weighted_path", followed)
     found = module._settled(problem, LEVELS, clock)
@@ -122,3 +126,65 @@ def test_what_the_readout_shows_of_weights_is_as_long_as_one() -> None:
         assert np.linalg.norm(right) == pytest.approx(1.0)
     assert states.shape == (6, 2, 2) and total.shape == (2, 2, 2)
     assert module._of_readout(upstream._replace(states=None, total=None), added) == []
+
+
+def test_few_blocks_have_weights_and_how_far_they_may_be_off_is_said(
+    problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of thirty blocks three occur, and two that do not are one to the equations: either may, in place of the other.
+    Errors are so many deviations of the best solution with the blocks that occur; all others have none."""
+    rng, number = np.random.default_rng(0), np.arange(30)
+    system, added = rng.normal(size=(300, 30, 2)), rng.normal(size=(30, 3))
+    system[:, 20] = system[:, 21]
+    truth = np.zeros((30, 2))
+    truth[[3, 8, 17]] = rng.normal(size=(3, 2))
+    right = np.einsum("mkr,kr->m", system, truth)
+    right += 1e-7 * np.linalg.norm(right) / np.sqrt(300) * rng.normal(size=300)
+
+    def equations(_: Any, levels: Levels, *__: Any) -> Any:
+        assert levels.hops[:-1] == lower, "only of the last hop blocks are left out"
+        few = 200 if levels.top.size == 30 else 300
+        return module._Equations(system[:few, levels.top.roots], right[:few], added)
+
+    upstream = Upstream(np.eye(2), None, None, np.ones(2))
+    monkeypatch.setattr(module, "_equations", equations)
+    monkeypatch.setattr(Upstream, "of", lambda _: upstream)
+    zeros = np.zeros((30, 0))
+    blocks = Blocks(number, 0 * number, ((),) * 30, zeros, zeros, np.zeros(30), 0)
+    lower = (dataclasses.replace(blocks),)
+    levels = dataclasses.replace(LEVELS, hops=(*lower, blocks))
+    found = weights(problem, levels, FOREVER)
+    assert found is not None and found.explained and found.upstream is upstream
+    assert (
+        np.flatnonzero(found.values.any(axis=1)).tolist() == [3, 8, 17] == np.flatnonzero(found.errors.any(1)).tolist()
+    )
+    assert np.all(np.abs(found.values - truth) <= found.errors) and np.flatnonzero(found.open).tolist() == [20, 21]
+    columns = system[:, [3, 8, 17]].reshape(300, 6)
+    best = np.linalg.lstsq(columns, right)[0]
+    rest = np.linalg.norm(right - columns @ best)
+    deviations = rest / np.sqrt(300 - 6) * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns)))
+    np.testing.assert_allclose(found.values[[3, 8, 17]].ravel(), best, rtol=1e-9)
+    np.testing.assert_allclose(found.errors[[3, 8, 17]].ravel(), SURE * deviations, rtol=1e-6)
+    assert found.residual == pytest.approx(rest / np.linalg.norm(right))
+    assert not dataclasses.replace(found, residual=1.01 * EXPLAINED).explained
+    assert dataclasses.replace(found, residual=0.99 * EXPLAINED).explained
+    right[:] = 0.0
+    assert weights(problem, levels, FOREVER) is None, "no block occurs"
+
+
+def test_a_system_has_an_unknown_a_block_and_direction_and_a_limit(
+    problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What blocks add, which takes long, is computed for no more entries than that, and for one block at least."""
+    asked, unknowns = list[int](), list[int]()
+    monkeypatch.setattr(module, "_vectors", lambda _, number: unknowns.append(number))
+    monkeypatch.setattr(module, "sketched", lambda *_: (np.ones(50), np.ones(50)))
+    monkeypatch.setattr(module, "contributions", lambda _, levels, *__: asked.append(levels.top.size))
+    upstream = Upstream(np.eye(2), None, None, np.ones(2))
+    for size, limit, tried in ((30, 3000, True), (30, 2999, False), (0, 3000, False)):
+        monkeypatch.setattr(module, "ENTRIES", limit)
+        number, zeros = np.arange(size), np.zeros((size, 0))
+        blocks = Blocks(number, 0 * number, ((),) * size, zeros, zeros, np.zeros(size), 0)
+        assert module._equations(problem, dataclasses.replace(LEVELS, hops=(blocks,)), upstream, FOREVER) is None
+        assert asked == [size] * tried and unknowns.pop() == 2 * size
+        asked.clear()
