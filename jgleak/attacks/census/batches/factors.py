@@ -89,7 +89,11 @@ def _independent(found: list[Factor]) -> list[Factor]:
 
 
 class Combinations:
-    """All small whole combinations of factors."""
+    """Small whole combinations of factors.
+
+    Attributes:
+      complete: they are all that ``OFTEN`` allows; the limit ``SUMS`` left none out.
+    """
 
     def __init__(self, found: list[Factor]) -> None:
         self.number = len(found)
@@ -104,7 +108,7 @@ class Combinations:
                 table = np.zeros((len(each), self.number), np.int8)
                 table[:, chosen] = each
                 tables.append(table)
-        table = np.concatenate(tables)
+        self.complete, table = total <= SUMS, np.concatenate(tables)
         sums = table @ self.values
         self.along = int(np.ptp(sums / np.maximum(self.errors.max(axis=0), 1e-300), axis=0).argmax())
         order = np.argsort(sums[:, self.along])

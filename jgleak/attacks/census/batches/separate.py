@@ -111,6 +111,8 @@ def _more(problem: CensusProblem, levels: Levels, weights: Weights, live: Live, 
                     ways = Combinations([*known[:number], part, *known[number + 1 :]])
                 tried = cheapest(choices(values, errors, ways, number), alike, rules, TRIED, clock)
                 share = _share(problem, weights, some, tried, part)
+                if share is not None and not ways.complete:
+                    share = dataclasses.replace(share, only=False)
                 out += [] if share is None or any(_same(share, other) for other in out) else [share]
             if out:
                 return out

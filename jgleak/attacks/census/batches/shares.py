@@ -10,6 +10,7 @@ from jaxtyping import Int
 
 from jgleak.attacks.attack import Clock, Reconstruction
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, Growing
+from jgleak.attacks.census.batches.factors import OFTEN
 from jgleak.attacks.census.batches.separate import Share, separated
 from jgleak.attacks.census.batches.weights import weights_along
 from jgleak.attacks.census.candidates import Levels
@@ -20,7 +21,7 @@ from jgleak.attacks.census.unstated_degrees import degrees_assumed
 
 ONE_EACH = (
     "the blocks that occur are the fewest whose weights explain the gradient, each a small whole number of times in a "
-    "graph"
+    f"graph, and in at most {len(OFTEN)} graphs"
 )
 """A condition of a share's certificate, besides the census's own."""
 

@@ -96,7 +96,8 @@ def test_no_more_combinations_are_listed_than_a_limit(most: int, listed: int, mo
     """Of two factors sixty each and 256 of both: those of fewer graphs first, all of the same graphs or none."""
     monkeypatch.setattr(module, "SUMS", most)
     known = [Factor(np.array([value]), np.array([1e-9])) for value in (1.0, np.sqrt(2.0))]
-    assert len(Combinations(known).table) == listed
+    found = Combinations(known)
+    assert len(found.table) == listed and found.complete is (most >= 120 + 256)
 
 
 def test_combinations_in_several_directions_are_those_of_brute_force() -> None:

@@ -58,8 +58,9 @@ def true_counts(levels: Levels, graph: Graph) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("readout", "loss"), [("GRAIN's", "ce"), ("mean", "bce"), ("sum, linear", "ce")])
-def test_every_graph_of_a_batch_is_counted(lab: Any, readout: str, loss: str) -> None:
-    """Weights are what the graphs' own losses and blocks say, of either sign; counts are the graphs'."""
+def test_every_graph_of_a_batch_is_counted(lab: Any, readout: str, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights are what the graphs' own losses and blocks say, of either sign; counts are the graphs', and the only ones
+    where all combinations of factors were looked at."""
     graphs = [lab.random(7, 3), lab.random(9, 4), lab.path([0, 1, 2, 0, 3], 0)]
     assert {graph.y for graph in graphs} == {0, 1}
     model = lab.model(**READOUTS[readout])
@@ -79,6 +80,9 @@ def test_every_graph_of_a_batch_is_counted(lab: Any, readout: str, loss: str) ->
     assert sorted(share.counts.tolist() for share in shares) == sorted(truth.tolist())
     assert [share.label for share in _in_order(shares, truth)] == [graph.y for graph in graphs]
     assert all(share.only and share.copies == 1 for share in shares)
+    monkeypatch.setattr("jgleak.attacks.census.batches.factors.SUMS", 3 * 60 + 3 * 16**2 + 8**3 - 1)
+    fewer = separated(problem, levels, found, BUDGET.start())
+    assert fewer and not any(share.only for share in fewer)
 
 
 @pytest.mark.long
