@@ -142,7 +142,7 @@ def _pooled(pooling: str, states: Float[Array, "N D"], mask: Bool[Array, " N"]) 
     if pooling == "max":
         return jax.nn.logsumexp(jnp.where(mask[:, None], states, -jnp.inf), axis=0)
     weight = mask.astype(states.dtype)
-    return weight @ states / (weight.sum() if pooling == "mean" else 1.0)
+    return jnp.matmul(weight, states, precision="highest") / (weight.sum() if pooling == "mean" else 1.0)
 
 
 def entering(kernel: Any, delta: Any) -> Any:
