@@ -77,8 +77,10 @@ def check_values(feature: Feature) -> None:
         raise ValueError(f"features: {name!r} is one-hot but lists no values")
     if feature.kind == "binary" and len(values) != 2:
         raise ValueError(f"features: {name!r} is binary and must list exactly two values")
+    if feature.kind != "number":
+        return
     plain = all(isinstance(v, int | float) and math.isfinite(v) for v in values)
-    if feature.kind == "number" and (not values or not plain or len(set(values)) < len(values)):
+    if not values or not plain or len(set(values)) < len(values):
         raise ValueError(f"features: {name!r} is a number and must list its values, finite and each once")
 
 

@@ -31,7 +31,7 @@ def precise(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class Precise(nn.Module):
-    """A Flax module whose products are full ones."""
+    """A Flax module whose ``init`` and ``apply`` make full products."""
 
     @nn.nowrap
     @precise

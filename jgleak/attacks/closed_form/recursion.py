@@ -37,7 +37,6 @@ from jaxtyping import Array, Bool, Float
 from jgleak.attacks.closed_form.activations import slope_of
 from jgleak.attacks.closed_form.tolerances import TOLERANCES
 from jgleak.gnn import GNN, Params, Readout
-from jgleak.gnn.precise import precise
 from jgleak.graph import bucket
 
 
@@ -68,7 +67,6 @@ def pooling_weights(
     return share if readout.counts_nodes else share / share.sum()
 
 
-@precise
 def recursion(
     model: GNN,
     kernels: Sequence[Float[Array, "_F _D"]],
