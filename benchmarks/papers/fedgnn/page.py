@@ -175,7 +175,7 @@ def document(rows: Sequence[Row], records: Sequence[Record]) -> str:
         *_traffic_parts(rows, records),
         "## How it was run",
         markdown(
-            ("row", "validation", "test", "offsets' test", "epoch", "of", "clients/s", "on", "epsilon, stated", "composed"),
+            RUN_HEAD,
             [_run(r) for r in records if r["attack"] == RMSE.name],
         ),
         _about(records),
@@ -270,6 +270,12 @@ def _printed(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{min(digits, 1 if value > 10 else 3)}f}"
 
 
+RUN_HEAD = (
+    *("row", "validation", "test", "offsets' test", "epoch", "of"),
+    *("clients/s", "on", "epsilon, stated", "composed"),
+)
+
+
 def _run(r: Record) -> Line:
     privacy = r["privacy"] or {}
     stated, composed = (_epsilon(privacy, name) for name in ("per_coordinate", "epsilon"))
@@ -286,4 +292,6 @@ def _epsilon(privacy: Record, name: str) -> str:
 
 def _about(records: Sequence[Record]) -> str:
     devices = sorted({f"{r['device']}, jgleak {r['version']}" for r in records if "device" in r})
-    return f"Device: {'; '.join(devices)}; runs at the same time may have shared one, which lowers clients/s." if devices else ""
+    if not devices:
+        return ""
+    return f"Device: {'; '.join(devices)}; runs at the same time may have shared one, which lowers clients/s."
