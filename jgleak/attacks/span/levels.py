@@ -22,22 +22,29 @@ from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import Observation
 
 
+def most_rows(observation: Observation, knowledge: Knowledge) -> int | None:
+    """As many nodes as all graphs of the update may have, a bound on every rank; None where none is known."""
+    return None if knowledge.max_n is None else knowledge.max_n * observation.batch_size
+
+
 def input_site(observation: Observation, knowledge: Knowledge, tolerances: SpanTolerances = TOLERANCES) -> LeakPoint:
     """Where most dimensions of the input rows show: in the readout where it sees them, or in the first convolution."""
-    return max(leak_points(observation, 0), key=lambda site: _rank(_span(site, knowledge, tolerances)))
-
-
-def _span(site: LeakPoint, knowledge: Knowledge, tolerances: SpanTolerances) -> Subspace:
-    return Subspace.of_gradient(site.gradient, most=knowledge.max_n, noise=knowledge.noise, tolerances=tolerances)
-
-
-def _rank(span: Subspace) -> tuple[bool, int]:
-    return span.informative, span.rank
+    return _widest(observation, knowledge, tolerances)[0]
 
 
 def input_subspace(observation: Observation, knowledge: Knowledge, tolerances: SpanTolerances = TOLERANCES) -> Subspace:
     """The span of the input rows."""
-    return _span(input_site(observation, knowledge, tolerances), knowledge, tolerances)
+    return _widest(observation, knowledge, tolerances)[1]
+
+
+def _widest(observation: Observation, knowledge: Knowledge, tolerances: SpanTolerances) -> tuple[LeakPoint, Subspace]:
+    most, noise = most_rows(observation, knowledge), knowledge.noise
+
+    def span(site: LeakPoint) -> Subspace:
+        return Subspace.of_gradient(site.gradient, most=most, noise=noise, tolerances=tolerances)
+
+    both = ((site, span(site)) for site in leak_points(observation, 0))
+    return max(both, key=lambda found: (found[1].informative, found[1].rank))
 
 
 def block_checks(
@@ -48,7 +55,7 @@ def block_checks(
     tolerances: SpanTolerances = TOLERANCES,
 ) -> list[SpanCheck]:
     """The named checks of ``hop``-hop blocks that the model offers and that carry information, the strongest first."""
-    most, noise = knowledge.max_n, knowledge.noise
+    most, noise = most_rows(observation, knowledge), knowledge.noise
     found = [site for site in leak_points(observation, hop) if site.name in names]
     checks = [SpanCheck.at(site, most=most, noise=noise, tolerances=tolerances) for site in found]
     return [check for check in checks if check is not None]

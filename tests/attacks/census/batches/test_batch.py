@@ -19,6 +19,7 @@ from jgleak.attacks.census.batches import unannounced
 from jgleak.attacks.census.batches.number_of_graphs import numbers_of_graphs
 from jgleak.attacks.census.batches.unannounced import FEWEST, counted
 from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.span.levels import input_subspace, most_rows
 from jgleak.audit.certified import read, verify, write
 from jgleak.audit.outcome import PART, outcome
 from jgleak.datasets import embedded
@@ -68,6 +69,15 @@ def test_every_molecule_is_in_its_list_and_the_batch_has_the_gradient(found: Rec
     for member, graph in zip(found.members, found.graphs, strict=True):
         assert member.certificate is not None and member.certificate.size == len(member.graphs)
         assert member.graphs[0] is graph and graph.y is not None
+
+
+def test_a_bound_on_one_graph_bounds_no_rank_of_a_batch() -> None:
+    """The gradient spans more rows than the largest graph has nodes."""
+    model, many = model_of(64, DATA.space.width, 64, 2), [graph for graph in DATA.graphs if graph.n <= 6]
+    observation = fedsgd(model, some_params(model), many, DATA.space, loss="bce")
+    alone, told = Knowledge(DATA.space), Knowledge(DATA.space, max_n=6)
+    assert most_rows(observation, alone) is None and most_rows(observation, told) == 6 * len(many)
+    assert input_subspace(observation, told).rank == input_subspace(observation, alone).rank > 6
 
 
 @pytest.mark.long
