@@ -62,8 +62,8 @@ def _graphs(
 
 
 def _multiples(problem: CensusProblem, share: Share, most: int) -> Iterator[Int[np.ndarray, " K"]]:
-    """Behind a mean every multiple of the counts has the same gradient."""
-    nodes = int(share.counts.sum())
-    yield share.counts
-    if not problem.absolute:
-        yield from (share.counts * times for times in range(2, most // nodes + 1))
+    """The counts, and behind a mean, where every multiple has the same gradient, theirs: of sizes that are possible."""
+    nodes, n, largest = int(share.counts.sum()), problem.knowledge.n, problem.knowledge.max_n
+    for times in range(1, 2 if problem.absolute else most // nodes + 1):
+        if n in (None, times * nodes) and (largest is None or times * nodes <= largest):
+            yield share.counts * times

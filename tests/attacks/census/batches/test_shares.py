@@ -56,12 +56,38 @@ def test_behind_a_mean_every_multiple_of_the_counts_is_a_graph(ring: Any, lab: A
     assert [one.graph.n for one in twice.graphs] == [6, 12]
 
 
-def test_graphs_are_no_larger_than_the_first_bound_unless_the_share_is(ring: Any) -> None:
+@pytest.mark.parametrize(
+    ("known", "sizes", "most"),
+    [
+        ({"max_n": 11}, [3, 6, 9], 11),
+        ({"max_n": 9}, [3, 6, 9], 9),
+        ({"max_n": 2}, [], 3),
+        ({"n": 6}, [6], 6),
+        ({"n": 3}, [3], 3),
+        ({"n": 7}, [], 7),
+        ({"n": 2}, [], 3),
+        ({"max_n": None}, [3], 3),
+    ],
+    ids=[
+        "no multiple",
+        "a multiple",
+        "below the share",
+        "twice",
+        "once",
+        "no share's",
+        "too few",
+        "a first round of two",
+    ],
+)
+def test_graphs_have_sizes_that_are_possible(
+    ring: Any, known: dict[str, int | None], sizes: list[int], most: int
+) -> None:
+    """Where nothing is known of sizes, a share that is larger than the first round's graphs is still one of a graph."""
     problem, levels, counts = ring
-    for bound, sizes, most in ((11, [3, 6, 9], 11), (2, [3], 3)):
-        less = dataclasses.replace(problem, knowledge=dataclasses.replace(problem.knowledge, max_n=bound))
-        found, largest = shares._graphs(less, levels, share(counts), 1e-7, FOREVER)
-        assert ([one.graph.n for one in found.graphs], largest) == (sizes, most)
+    told = dataclasses.replace(problem.knowledge, **{"max_n": None, **known})
+    less = dataclasses.replace(limited(problem, size_rounds=(2, 40)), knowledge=told)
+    found, largest = shares._graphs(less, levels, share(counts), 1e-7, FOREVER)
+    assert ([one.graph.n for one in found.graphs], largest) == (sizes, most)
 
 
 def test_a_list_that_is_full_is_not_all(ring: Any) -> None:
