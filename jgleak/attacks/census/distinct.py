@@ -38,8 +38,8 @@ DIFFER = "no two nodes have the same features"
 """The condition of this search, which is known."""
 
 DROPPED = (
-    "the search that takes all nodes to differ (distinct_nodes) found nothing; in what follows two nodes of a graph may "
-    "have the same features"
+    "the search that takes all nodes to differ (distinct_nodes) found nothing; in what follows two nodes of a graph "
+    "may have the same features"
 )
 """What an answer is told whose search had to leave the assumption."""
 
