@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from functools import cache
 from typing import Any
@@ -37,22 +38,27 @@ class Compiled:
 
 
 class Counter:
-    """Adds up steps of compilation; the time of one inside another counts once."""
+    """The time during which anything was compiled: of steps inside others, or beside them in other threads, once."""
 
     def __init__(self) -> None:
         self.number, self.seconds = 0, 0.0
-        self.steps: list[tuple[float, float]] = []  # when each began, and its seconds; disjoint
+        self.stretches: list[tuple[float, float]] = []  # begin and end, disjoint and in order
+        self._one_by_one = threading.Lock()
 
     def ended(self, event: str, duration_secs: float, **_: Any) -> None:
         """A listener of JAX: a step has just ended."""
         if not event.startswith(_STEPS):
             return
-        begun = time.monotonic() - duration_secs
-        while self.steps and self.steps[-1][0] >= begun:
-            self.seconds -= self.steps.pop()[1]
-        self.steps.append((begun, duration_secs))
-        self.seconds += duration_secs
-        self.number += event == _COMPILED
+        with self._one_by_one:
+            now = time.monotonic()
+            begun = now - duration_secs
+            while self.stretches and self.stretches[-1][1] > begun:
+                earlier, end = self.stretches.pop()
+                self.seconds -= end - earlier
+                begun = min(begun, earlier)
+            self.stretches.append((begun, now))
+            self.seconds += now - begun
+            self.number += event == _COMPILED
 
 
 @cache

@@ -15,6 +15,7 @@ from jgleak.attacks.census.batches.unannounced import counted
 from jgleak.attacks.facts.diagnosis import diagnoses
 from jgleak.attacks.facts.fact import Facts
 from jgleak.attacks.facts.registry import facts
+from jgleak.attacks.facts.sizes import too_small
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.compilations import compilations
 from jgleak.audit.describe import describe
@@ -139,7 +140,9 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
     if unknown and worth.kind == FOUND:  # facts depend on the number of graphs
         shown = facts(observation, space, noise=noise)
         tell(shown)
-    why = [] if found.graphs else diagnoses(observation, space, noise=noise)
+    why = list[str]()
+    if not found.graphs:
+        why = [*too_small(shown, knowledge, observation.batch_size), *diagnoses(observation, space, noise=noise)]
     best = found.graphs if observation.batch_size > 1 else found.graphs[:1]
     drawn = [_molecule(graph, space) for graph in best]
     beside = beside_truth(private, found, space, observation.batch_size) if private else None

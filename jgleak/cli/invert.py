@@ -122,7 +122,7 @@ def invert(
             raise ValueError(f"batch_size: only census can find the number of graphs; give {name} a number")
         if auxiliary is None and "auxiliary" in chosen.needs:
             raise ValueError(f"auxiliary: {name} needs public graphs; name a data set of such (--auxiliary tox21)")
-        known = _sizes(n)
+        known = _sizes(n, max_n)
         told = {"n": max(known, default=None), "sizes": known if len(known) > 1 else (), "max_n": max_n}
         asked = Asked(
             attack=chosen,
@@ -284,12 +284,15 @@ def _graphs(text: str | None) -> int | str | None:
         raise ValueError(f"batch_size: expected a whole number or {UNKNOWN!r}, got {text!r}") from error
 
 
-def _sizes(text: str | None) -> tuple[int, ...]:
-    """Numbers of nodes from text, of one graph or of several."""
+def _sizes(text: str | None, most: int | None) -> tuple[int, ...]:
+    """Numbers of nodes from text, of one graph or of several; each at most ``most``."""
     try:
-        return tuple(int(word) for word in text.split(",")) if text is not None else ()
+        sizes = tuple(int(word) for word in text.split(",")) if text is not None else ()
     except ValueError as error:
         raise ValueError(f"n: expected a whole number, or several with commas (17,13), got {text!r}") from error
+    if most is not None and max(sizes, default=0) > most:
+        raise ValueError(f"n: {max(sizes)} nodes are more than --max-n {most} allows; give one of the two")
+    return sizes
 
 
 def _write(place: Path, one: Inverted, space: FeatureSpace | None) -> None:

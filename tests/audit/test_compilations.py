@@ -1,4 +1,4 @@
-"""What compilation cost: steps inside others count once."""
+"""What compilation cost: steps inside others and beside them count once."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ def test_the_time_of_a_step_inside_another_counts_once(monkeypatch: pytest.Monke
         counter.ended(event, float(lasted), fun_name="f")
     assert (counter.number, counter.seconds) == (1, 9.0)
     assert Compiled(5, 2.5).since(Compiled(2, 1.5)) == Compiled(3, 1.0)
+
+
+def test_steps_side_by_side_take_no_longer_than_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads compile from 0 to 4 and from 1 to 6, another from 8 to 9, and a fourth, that ends last, from 5."""
+    counter, now = Counter(), [0.0]
+    monkeypatch.setattr(compilations.time, "monotonic", lambda: now[0])
+    for at, lasted, together in ((4, 4, 4.0), (6, 5, 6.0), (9, 1, 7.0), (10, 5, 10.0)):
+        now[0] = float(at)
+        counter.ended(COMPILED, float(lasted))
+        assert counter.seconds == together
+    assert counter.number == 4
 
 
 def test_what_jax_compiles_is_counted() -> None:

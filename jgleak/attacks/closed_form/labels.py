@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit
@@ -186,29 +188,37 @@ def infer_counts(observation: Observation, probability: Float[np.ndarray, " C"])
 
 
 def infer_target(observation: Observation) -> float:
-    """The regression target of one graph under a pooled linear readout.
+    """The regression target of one graph under a pooled readout with one output.
 
-    The gradients of weight and bias give the pooled row ``h = dL/dW / dL/db``, hence the output ``o = h W + b``, and
-    ``dL/db = 2 (o - y)``.
+    The gradients of the first map's weight and bias give the row ``h`` that entered it, hence the output ``o``, and the
+    gradient of the last bias is ``2 (o - y)``.
 
     Raises:
-      ConditionFailed: another readout or loss, a batch, a zero gradient, or a pruned update.
+      ConditionFailed: another readout or loss, a batch, dropout, a zero gradient, or a pruned update.
     """
     model = observation.model
     readout = model.readout
-    if observation.loss != "mse" or not readout.pools or readout.maps > 1 or observation.batch_size > 1:
-        raise ConditionFailed("the target shows only with one graph, squared error and one linear map after pooling")
+    if observation.loss != "mse" or not readout.pools or observation.batch_size > 1:
+        raise ConditionFailed("the target shows only with one graph, squared error and a pooled readout")
     if not model.trains("readout"):
         raise ConditionFailed("parts of the readout are frozen, so the output need not follow; give the target")
-    seen, weights = (readout.first(model.readout_of(tree)) for tree in (observation.update, observation.params))
+    if readout.dropout:
+        raise ConditionFailed("the client drops entries between the readout's maps at random; give the target")
     if observation.pruned:  # noise that was added later hides which entries were left out
         raise ConditionFailed("entries of the update were pruned, so the output need not follow; give the target")
-    gradient = float(np.asarray(seen["bias"])[0])
+    gradient = float(last_bias(model, observation.update)[0])
     if gradient == 0.0:
         raise ConditionFailed("the gradient is zero: the output already equals the target")
-    pooled = np.asarray(seen["kernel"], np.float64)[:, 0] / gradient
-    output = float(pooled @ np.asarray(weights["kernel"], np.float64)[:, 0] + np.asarray(weights["bias"])[0])
-    return output - gradient / 2
+    return float(_outputs(observation)[0]) - gradient / 2
+
+
+def _outputs(observation: Observation) -> Float[np.ndarray, " C"]:
+    """What a pooled readout made of the row that entered it, which the gradient of its first map shows."""
+    model = observation.model
+    seen = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model.readout_of(observation.update))
+    row = jnp.asarray(model.readout.pooled_row(seen), jnp.float32)
+    weights = {"params": model.readout_of(observation.params)}
+    return np.asarray(model.readout.apply(weights, row, method="behind_pooling"), np.float64)
 
 
 def infer_tasks(observation: Observation) -> Float[np.ndarray, " T"]:
@@ -228,10 +238,7 @@ def infer_tasks(observation: Observation) -> Float[np.ndarray, " T"]:
     slopes = last_bias(model, observation.update)
     if loss.name == "masked_bce":
         return np.where(slopes == 0, np.nan, (slopes < 0).astype(np.float64))
-    weights = model.readout.last(model.readout_of(observation.params))
-    row = np.asarray(model.readout.pooled_row(model.readout_of(observation.update)), np.float64)
-    outputs = row @ np.asarray(weights["kernel"], np.float64) + np.asarray(weights["bias"], np.float64)
-    return task_labels(loss, outputs, slopes, scaled=False, pruned=False)
+    return task_labels(loss, _outputs(observation), slopes, scaled=False, pruned=False)
 
 
 def tasks_hidden(observation: Observation, noise: float | None = None) -> str | None:
@@ -249,8 +256,10 @@ def tasks_hidden(observation: Observation, noise: float | None = None) -> str | 
         return "an entry that pruning left out looks like a missing task label"
     if loss.name == "masked_mae":
         return "the gradient of an absolute error shows on which side of the output a target lies, and no more"
-    if loss.name == "masked_mse" and (not readout.pools or readout.maps > 1 or observation.protocol == "fedavg"):
-        return "targets show only in a gradient under one linear map after pooling"
+    if loss.name == "masked_mse" and (not readout.pools or observation.protocol == "fedavg"):
+        return "targets show only in one gradient of a pooled readout"
+    if loss.name == "masked_mse" and readout.dropout:
+        return "the client drops entries between the readout's maps at random, so its outputs do not follow"
     if loss.name == "masked_mse" and observation.scaled:
         return "targets show only in the gradient's length, and the update was clipped"
     return None

@@ -174,21 +174,14 @@ def _head(evidence: Evidence) -> Iterator[str]:
                 f"{classes}"
             )
         return
-    target = squared_target(evidence)
-    if names_no_class(observation) or (target is not None and whole(target)):  # ``_squares`` says what that is
+    if names_no_class(observation) or squared_target(evidence) is not None:  # ``_squares`` says what that is
         return
     near = fit(evidence, loss)
     if near.distance <= FITS:
         return
     if near.rest <= FITS:
         if not observation.scaled:
-            what = "clipping" if near.factor < 1 else "a loss that is not a mean"
-            if observation.local is not None:
-                what = f"the rate is not {observation.local.rate:g} (rate in LocalTraining), or {what}"
-            yield (
-                f"the head's gradient is {near.factor:.3g} times that of the loss {observation.loss!r}: {what}, which "
-                "the file does not mention"
-            )
+            yield _another_scale(observation, near.factor)
         return
     for other in ("ce", "bce", "masked_bce"):
         if other != loss.name and fit(evidence, Loss(other)).distance <= FITS:
@@ -197,6 +190,16 @@ def _head(evidence: Evidence) -> Iterator[str]:
     yield (
         f"with the parameters of the file the head has no such gradient under any label (off by {near.rest:.1%}): the "
         "update belongs to other parameters (it is stale), to a longer training, or to another loss"
+    )
+
+
+def _another_scale(observation: Observation, factor: float) -> str:
+    what = "clipping" if factor < 1 else "a loss that is not a mean"
+    if observation.local is not None:
+        what = f"the rate is not {observation.local.rate:g} (rate in LocalTraining), or {what}"
+    return (
+        f"the head's gradient is {factor:.3g} times that of the loss {observation.loss!r}: {what}, which the file does "
+        "not mention"
     )
 
 
@@ -269,9 +272,15 @@ def _squares(evidence: Evidence) -> Iterator[str]:
     if target is None:
         return
     said = f"under the loss {classes!r} no label gives the head's gradient; a squared error does with the target"
-    known = whole(target)
-    also = f"{target:.0f}, to rounding" if known else f"{target:.6g} (so would another scale, or other parameters)"
-    yield f"{said} {also}: if clients minimise {squared!r}, give --loss {squared}"
+    instead = f"if clients minimise {squared!r}, give --loss {squared}"
+    if whole(target):
+        yield f"{said} {target:.0f}, to rounding: {instead}"
+    else:  # a multiple of one gradient is as well a gradient of the other loss
+        factor = fit(evidence, Loss(classes)).factor
+        yield (
+            f"{said} {target:.6g}: {instead}. Otherwise {_another_scale(evidence.observation, factor)}; or the update "
+            "belongs to other parameters"
+        )
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (

@@ -26,7 +26,7 @@ from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.defenses import parse
 from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.federated.client import node_gradients, target_gradient
-from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, Layer, LayerNorm, NodeScores, Pooled
+from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, Layer, LayerNorm, NodeMLP, NodeScores, Pooled
 from jgleak.graph import Graph
 
 READOUTS: Any = [
@@ -80,8 +80,9 @@ def _logits(lab: Any, model: Any, graph: Graph) -> np.ndarray:
     return np.asarray(model.apply({"params": lab.params(model)}, *parts))
 
 
-def test_targets_of_a_regression(lab: Any) -> None:
-    model = lab.model(hidden=8, classes=1, readout="pooled", readout_widths=())
+@pytest.mark.parametrize("readout_widths", [(), (6,), (6, 5)])
+def test_targets_of_a_regression(lab: Any, readout_widths: tuple[int, ...]) -> None:
+    model = lab.model(hidden=8, classes=1, readout="pooled", readout_widths=readout_widths)
     for y in (-3.25, 0.0, 1.5):
         seen = fedsgd(model, lab.params(model), [dataclasses.replace(lab.random(6, 4), y=y)], lab.space, loss="mse")
         assert infer_target(seen) == pytest.approx(y, abs=1e-4)
@@ -95,9 +96,12 @@ def test_targets_of_a_regression(lab: Any) -> None:
 
 def test_what_hides_a_target_is_named(lab: Any) -> None:
     graph = dataclasses.replace(lab.random(6, 4), y=1.5)
-    deep = lab.model(hidden=8, classes=1, readout="pooled", readout_widths=(5,))
-    with pytest.raises(ConditionFailed, match="one linear map after pooling"):
-        infer_target(fedsgd(deep, lab.params(deep), [graph], lab.space, loss="mse"))
+    nodes = lab.model(hidden=8, classes=1, readout="node_mlp")
+    with pytest.raises(ConditionFailed, match="a pooled readout"):
+        infer_target(fedsgd(nodes, lab.params(nodes), [graph], lab.space, loss="mse"))
+    drops = lab.model(hidden=8, classes=1).clone(readout=Pooled("mean", MLP((5, 1), dropout=0.5)))
+    with pytest.raises(ConditionFailed, match="drops entries"):
+        infer_target(fedsgd(drops, lab.params(drops), [graph], lab.space, loss="mse", key=jax.random.key(0)))
     model = lab.model(hidden=8, classes=1, readout="pooled", readout_widths=())
     seen = fedsgd(model, lab.params(model), [graph], lab.space, loss="mse")
     met = dataclasses.replace(seen, update=jax.tree.map(np.zeros_like, seen.update))
@@ -127,6 +131,10 @@ def test_what_hides_labels_of_tasks_is_named(lab: Any) -> None:
     still = model.clone(frozen=("readout",))
     fixed = fedsgd(still, lab.params(still), [graph], lab.space, loss="masked_bce")
     errors = dataclasses.replace(seen, loss="masked_mse")
+    nodes = model.clone(readout=NodeMLP(MLP((2,))))
+    per_node = fedsgd(nodes, lab.params(nodes), [graph], lab.space, loss="masked_mse")
+    random = model.clone(readout=Pooled("mean", MLP((5, 2), dropout=0.5)))
+    dropped = fedsgd(random, lab.params(random), [graph], lab.space, loss="masked_mse", key=jax.random.key(0))
     reasons = {
         "not of several tasks": tasks_hidden(dataclasses.replace(seen, loss="ce")),
         "are frozen": tasks_hidden(fixed),
@@ -134,8 +142,10 @@ def test_what_hides_labels_of_tasks_is_named(lab: Any) -> None:
         "noise hides": tasks_hidden(seen, 1e-3),
         "pruning left out": tasks_hidden(dataclasses.replace(seen, pruned=True)),
         "on which side": tasks_hidden(dataclasses.replace(seen, loss="masked_mae")),
-        "one linear map": tasks_hidden(dataclasses.replace(errors, protocol="fedavg", local=LocalTraining(0.01, 5))),
+        "one gradient": tasks_hidden(dataclasses.replace(errors, protocol="fedavg", local=LocalTraining(0.01, 5))),
         "gradient's length": tasks_hidden(dataclasses.replace(errors, scaled=True)),
+        "a pooled readout": tasks_hidden(per_node),
+        "drops entries": tasks_hidden(dropped),
     }
     assert all(reason is not None and said in reason for said, reason in reasons.items())
     assert tasks_hidden(seen) is tasks_hidden(errors) is None

@@ -42,15 +42,18 @@ def silent(lab: Any, observed: Observation, name: str = "label") -> str:
 
 
 @pytest.mark.parametrize("target", [-3.25, 0.0, 1.5])
-def test_one_gradient_shows_the_target_of_a_regression(lab: Any, target: float) -> None:
-    seen = sent(lab, linear(lab, 1), [target], "mse")
+@pytest.mark.parametrize("widths", [(1,), (8, 1)])
+def test_one_gradient_shows_the_target_of_a_regression(lab: Any, target: float, widths: tuple[int, ...]) -> None:
+    seen = sent(lab, linear(lab, 1).clone(readout=Pooled("mean", MLP(widths))), [target], "mse")
     assert facts(seen, lab.bare).found["label"].value == pytest.approx(target, abs=1e-4)
     for hidden in ({"pruned": True}, {"scaled": True}, {"protocol": "fedavg", "local": FIVE_STEPS}):
         assert "length of one gradient alone" in silent(lab, dataclasses.replace(seen, **hidden))
 
 
-def test_targets_of_several_tasks_show_with_the_missing_ones(lab: Any) -> None:
-    seen = sent(lab, linear(lab, 4), [tasks(0.5, np.nan, -2.0, 0.0)], "masked_mse")
+@pytest.mark.parametrize("widths", [(4,), (8, 4)])
+def test_targets_of_several_tasks_show_with_the_missing_ones(lab: Any, widths: tuple[int, ...]) -> None:
+    model = linear(lab, 4).clone(readout=Pooled("mean", MLP(widths)))
+    seen = sent(lab, model, [tasks(0.5, np.nan, -2.0, 0.0)], "masked_mse")
     fact = facts(seen, lab.bare).found["label"]
     assert fact.value == pytest.approx([0.5, None, -2.0, 0.0], abs=1e-4)
     assert fact.line.startswith("the targets of the tasks are 0.5 - -2 ")
@@ -60,9 +63,9 @@ def test_targets_of_several_tasks_show_with_the_missing_ones(lab: Any) -> None:
     assert "pruning left out" in silent(lab, dataclasses.replace(seen, pruned=True))
 
 
-def test_targets_behind_two_maps_and_absolute_errors_stay_hidden(lab: Any) -> None:
-    deep = GNN(lab.bare.width, (Layer(GCNConv(16, bias=True)),), Pooled("mean", MLP((8, 1))))
-    assert "one linear map after pooling" in silent(lab, sent(lab, deep, [1.5], "mse"))
+def test_targets_behind_readouts_per_node_and_absolute_errors_stay_hidden(lab: Any) -> None:
+    nodes = linear(lab, 1).clone(readout=NodeMLP(MLP((8, 1))))
+    assert "a pooled readout" in silent(lab, sent(lab, nodes, [1.5], "mse"))
     assert "on which side" in silent(lab, sent(lab, linear(lab, 2), [tasks(0.5, -1.0)], "masked_mae"))
 
 
@@ -90,7 +93,8 @@ def test_regressions_and_smoothed_labels_have_no_classes(lab: Any) -> None:
 def test_squared_errors_that_are_gradients_of_classes_are_questioned(lab: Any, declared: str, true: str) -> None:
     """One output: the target that squares would have is no class; and gradients of squares say nothing of classes."""
     for y in (0, 1):
-        seen = sent(lab, linear(lab, 1), [tasks(y) if true == "masked_bce" else y], true)
+        model = linear(lab, 1).clone(readout=Pooled("mean", MLP((8, 1)))) if y else linear(lab, 1)
+        seen = sent(lab, model, [tasks(y) if true == "masked_bce" else y], true)
         wrong = dataclasses.replace(seen, loss=declared)
         (because,) = (said for said in diagnoses(wrong, lab.bare) if "--loss" in said)
         assert f"of the loss {true!r} with labels of 0 and 1" in because
@@ -118,8 +122,9 @@ def test_gradients_of_classes_that_are_squared_errors_are_questioned(lab: Any, r
             f"if {told.condition}, the label is class"
         )
         assert f"with the target {target:g}" in because and ("to rounding" in because) == whole
+        assert ("times that of the loss 'bce'" in because) == (not whole), "one reason names both causes"
         assert ("give --loss mse" in line) == whole, line
-        assert not (whole and any("times that of the loss" in said for said in diagnoses(wrong, lab.bare)))
+        assert sum("times that of the loss" in said for said in diagnoses(wrong, lab.bare)) == (not whole)
         for change in ({"scaled": True}, {"pruned": True}, {"batch_size": 2}, {"noise": 1e-9}):
             other = dataclasses.replace(wrong, **change)
             assert squared_target(Evidence(other, lab.bare, other.noise)) is None
