@@ -106,7 +106,9 @@ def test_a_schema_that_states_degrees_is_suspected_where_nothing_is_found(tmp_pa
     seen = Observation(model, params, jax.tree.map(jnp.zeros_like, params), "bce")
     nothing = Reconstruction((), None, "no candidates")
     stating = dataclasses.replace(space, degree="total_degree_code")
-    (hint,) = set(outcome(seen, nothing, None, stating).hints) - set(outcome(seen, nothing, None, space).hints)
+    (hint,) = set(outcome(seen, nothing, Knowledge(stating)).hints) - set(
+        outcome(seen, nothing, Knowledge(space)).hints
+    )
     assert "'total_degree_code'" in hint and "counts hydrogens" in hint and "--features pyg or ogb" in hint
     save(tmp_path / "seen.safetensors", seen)
     with pytest.raises(ValueError, match="this space has 177 columns, the model takes 9.*pyg:numbers"):

@@ -122,7 +122,9 @@ def test_a_batchs_sizes_are_given_with_commas_and_all_its_graphs_are_shown(tmp_p
     assert refused.exit_code == 2 and "sizes of 3 graph(s) are given and 2 are behind the update" in refused.stderr
     assert refused.stdout.startswith("what the update shows by itself"), "facts come first, whatever happens then"
     assert "n: expected a whole number, or several with commas" in one_error(jgleak(*run, "4,"))
-    assert "n: 5 nodes are more than --max-n 4 allows; give one of the two" in one_error(jgleak(*run, "5", "--max-n", "4"))
+    assert "n: 5 nodes are more than --max-n 4 allows; give one of the two" in one_error(
+        jgleak(*run, "5", "--max-n", "4")
+    )
     unsized = one_error(jgleak("invert", run[1], "--attack", "dlg"))
     assert "one number for all graphs or one each (--n 9,7)" in unsized
     assert {p.name for p in (tmp_path / "observations").iterdir()} == {"000.safetensors"}, "one update, one file"

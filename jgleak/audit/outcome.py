@@ -9,7 +9,7 @@ from jgleak.attacks.attack import LATE, Reconstruction
 from jgleak.attacks.census.distinct import DIFFER, differing
 from jgleak.attacks.distance import Fit
 from jgleak.features import FeatureSpace
-from jgleak.federated import Observation
+from jgleak.federated import Knowledge, Observation
 
 FOUND, PART, APPROXIMATION, NOTHING = "found", "part", "approximation", "nothing"
 
@@ -45,8 +45,7 @@ class Outcome(NamedTuple):
 def outcome(
     observation: Observation,
     found: Reconstruction,
-    noise: float | None,
-    space: FeatureSpace | None = None,
+    knowledge: Knowledge,
     *,
     exact: Sequence[str] = (),
 ) -> Outcome:
@@ -55,17 +54,16 @@ def outcome(
     Args:
       observation: what was attacked.
       found: the answer.
-      noise: deviation of the noise on every entry, where some is known.
-      space: the feature space, for hints about it.
+      knowledge: what the attacker was told.
       exact: other attacks that find whole graphs and can run on this observation, for a hint.
     """
     if not found.graphs:
-        hints = *_hints(found.stop, found.info.get("reason"), noise), *_training(observation, found.stop)
-        stated = None if space is None or found.stop in UNASKED else space.degree
+        hints = *_hints(found.stop, found.info.get("reason"), knowledge), *_training(observation, found.stop)
+        stated = None if found.stop in UNASKED else knowledge.space.degree
         return Outcome(NOTHING, "", hints if stated is None else (*hints, DEGREE.format(stated)))
-    fit, distance = Fit.of(observation, noise), found.gradient_distance
+    fit, distance = Fit.of(observation, knowledge.noise), found.gradient_distance
     if distance is not None and distance <= fit.most and fit.informative:
-        return Outcome(FOUND, "", tuple(_shorter(found, space)) if observation.batch_size == 1 else ())
+        return Outcome(FOUND, "", tuple(_shorter(found, knowledge.space)) if observation.batch_size == 1 else ())
     if found.members and len(found.members) < observation.batch_size:
         text = f"{len(found.members)} of the {observation.batch_size} graphs of the batch; the others were not found"
         return Outcome(PART, text, ())
@@ -78,11 +76,7 @@ def outcome(
     return Outcome(APPROXIMATION, text, (f"{other} steps and restarts{',' if exact else ''} may find the graph",))
 
 
-SIZE = "where --n or --max-n was given, is it the client's number of nodes, or a bound on it"
-"""The first thing to check where rows were seen and no graph fits."""
-
-
-def _shorter(found: Reconstruction, space: FeatureSpace | None) -> Iterator[str]:
+def _shorter(found: Reconstruction, space: FeatureSpace) -> Iterator[str]:
     """What would leave fewer graphs of a list that has graphs of several sizes, or with nodes of the same features, and
     what may close a list that is open."""
     certificate, sizes = found.certificate, sorted(graph.n for graph in found.graphs)
@@ -94,7 +88,7 @@ def _shorter(found: Reconstruction, space: FeatureSpace | None) -> Iterator[str]
             f"{sizes[0]}): where their number or a bound on it is known, --n or --max-n leaves fewer of these"
         )
     differ = sum(map(differing, found.graphs))
-    stated = space is not None and space.degree is not None and not space.edge_classes
+    stated = space.degree is not None and not space.edge_classes
     tried = DIFFER in certificate.conditions or found.info.get("notes")  # notes say why it was not used
     if not stated or not differ or tried:
         return
@@ -107,20 +101,33 @@ def _shorter(found: Reconstruction, space: FeatureSpace | None) -> Iterator[str]
         yield f"in {differ} of the {len(sizes)} no two nodes have the same features: if that is known, --distinct-nodes"
 
 
-def _hints(stop: str, reason: str | None, noise: float | None) -> tuple[str, ...]:
+def _hints(stop: str, reason: str | None, knowledge: Knowledge) -> tuple[str, ...]:
     """What to try next, by the reason why an attack stopped without a graph."""
     if stop == "time":
         also = "" if reason is None or reason in LATE else ", but first mend what is named above: it may stay"
         return (f"the time ran out, compilation included: raise --time-limit{also}",)
-    told = "noise that clients add needs --noise, " if noise is None else "--noise must be what the clients added, "
+    told = (
+        "noise that clients add needs --noise, "
+        if knowledge.noise is None
+        else "--noise must be what the clients added, "
+    )
     told += "other defences need other attacks"
     if stop != "no candidates":
-        return told, f"{SIZE}, as a wrong one leaves the client's graph out"
+        return told, *_size(knowledge)
     return (
         "no node passed the span checks, or too few: do --features match the model's input (raw or normalised "
         "columns, and the latter's mean and deviation), and is the update as the client computed it?",
         f"{told}; narrow or untrained models can hide nodes",
     )
+
+
+def _size(knowledge: Knowledge) -> Iterator[str]:
+    """What to check where the number of nodes was told: the first thing, where rows were seen and no graph fits."""
+    given = ",".join(map(str, knowledge.sizes)) or knowledge.n
+    if given is not None:
+        yield f"--n {given}: is it the client's number of nodes? A wrong one leaves the client's graph out"
+    elif knowledge.max_n is not None:
+        yield f"--max-n {knowledge.max_n}: has no graph of the client more nodes? A wrong bound leaves it out"
 
 
 def _training(observation: Observation, stop: str) -> Iterator[str]:

@@ -17,9 +17,11 @@ from jgleak.attacks.certificate import Certificate
 from jgleak.audit.outcome import outcome
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.features import FeatureSpace, onehot
-from jgleak.federated import LocalTraining, Observation
+from jgleak.federated import Knowledge, LocalTraining, Observation
 from jgleak.gnn import standard
 from jgleak.graph import Graph
+
+TOLD = Knowledge(MOLECULE_SPACE)
 
 
 @pytest.mark.parametrize("stop", ["nothing assembled", "no information", "time"])
@@ -29,12 +31,12 @@ def test_numbers_of_local_training_are_named_as_what_to_check(stop: str) -> None
     params = model.initial(key=jax.random.key(0))
     one = Observation(model, params, params, "bce", batch_size=3)
     steps = dataclasses.replace(one, protocol="fedavg", local=LocalTraining(0.05, 6, loader=1))
-    plain, hints = (set(outcome(seen, Reconstruction((), None, stop), None).hints) for seen in (one, steps))
+    plain, hints = (set(outcome(seen, Reconstruction((), None, stop), TOLD).hints) for seen in (one, steps))
     training, *moved = sorted(hints - plain)
     assert plain < hints and "LocalTraining(rate=0.05, steps=6, loader=1) of batch_size=3" in training
     assert len(moved) == (stop == "nothing assembled") and all("smaller rate or fewer steps" in said for said in moved)
     single = dataclasses.replace(steps, local=LocalTraining(0.05, 1))
-    assert not any("fewer steps" in said for said in outcome(single, Reconstruction((), None, stop), None).hints)
+    assert not any("fewer steps" in said for said in outcome(single, Reconstruction((), None, stop), TOLD).hints)
 
 
 def test_what_would_leave_fewer_graphs_of_a_list_is_said() -> None:
@@ -58,7 +60,7 @@ def test_what_would_leave_fewer_graphs_of_a_list_is_said() -> None:
     ) -> list[str]:
         certificate = Certificate(status, len(graphs), 40, known, 0.0, conditions)
         found = Reconstruction(graphs, 0.0, "match", certificate=certificate, info=info)
-        return list(outcome(seen, found, None, within).hints)
+        return list(outcome(seen, found, Knowledge(within)).hints)
 
     size, names = said(differ, alike, pair)
     assert size.startswith("the 3 graphs have 2 to 3 nodes (1 of them 2):") and "--n or --max-n" in size
@@ -80,12 +82,16 @@ def test_more_time_is_advised_after_what_else_stands_in_the_way() -> None:
     params = model.initial(key=jax.random.key(0))
     seen = Observation(model, params, params, "bce")
 
-    def hints(stop: str, reason: str | None) -> str:
+    def hints(stop: str, reason: str | None, **sizes: Any) -> str:
         info = {} if reason is None else {"reason": reason}
-        return " ".join(outcome(seen, Reconstruction((), None, stop, info=info), None).hints)
+        told = Knowledge(MOLECULE_SPACE, **sizes)
+        return " ".join(outcome(seen, Reconstruction((), None, stop, info=info), told).hints)
 
     alone = hints("time", None)
     assert "raise --time-limit" in alone and alone == hints("time", LATE[0])
     assert hints("time", "too many blocks").startswith(f"{alone}, but first mend what is named above")
-    assert all("--n or --max-n was given" in hints(stop, None) for stop in ("nothing assembled", "missing blocks"))
-    assert "--max-n" not in alone
+    for stop in ("nothing assembled", "missing blocks"):
+        assert "--n 6,3: is it" in hints(stop, None, sizes=(6, 3)) and "--n 7: is it" in hints(stop, None, n=7)
+        assert "--max-n 9: has no graph" in hints(stop, None, max_n=9) and "--n 7" in hints(stop, None, n=7, max_n=9)
+        assert "--max-n" not in hints(stop, None) and "--n " not in hints(stop, None), "none was given"
+    assert "--max-n" not in hints("time", None, max_n=9)

@@ -118,7 +118,7 @@ def test_some_graphs_of_a_batch_are_an_answer(found: Reconstruction) -> None:
     model = model_of(64, DATA.space.width, 64, 2)
     observation = fedsgd(model, some_params(model), GRAPHS, DATA.space, loss="bce")
     some = dataclasses.replace(found, graphs=found.graphs[:2], members=found.members[:2], gradient_distance=None)
-    said = outcome(observation, some, None)
+    said = outcome(observation, some, Knowledge(DATA.space))
     assert said.kind == PART and "2 of the 3 graphs" in said.text
 
 
