@@ -184,6 +184,7 @@ def document(seen: Path, tmp_path: Path, **fields: Any) -> str:
         ({"certificate": {"conditions": 7}}, "certificate.conditions: expected a list, got 7"),
         ({"certificate": {"sure": True}}, "certificate.sure: unknown field"),
         ({"observation": None}, "observation: expected a word, got None"),
+        ({"observation": "a/b"}, "found.json names a/b as its observation, from its own folder, and there is no such"),
         ({"loss": 7}, "loss: expected a word, got 7"),
         ({"loss": "x"}, "found.json: loss: unknown 'x'"),
         ({"space": 7}, "space: expected fields by name, got 7"),

@@ -180,10 +180,14 @@ def verify(path: Path) -> Report:
     search, which is not repeated.
 
     Raises:
-      ValueError: a broken file.
-      FileNotFoundError: the observation file does not exist.
+      ValueError: a broken file, or its observation is not where it says.
     """
     graphs, certificate, place, space, said, members, _ = read(path)
+    if not place.is_file():
+        raise ValueError(
+            f"file: {path} names {os.path.relpath(place, path.parent)} as its observation, from its own folder, and "
+            "there is no such file; move the two together, or correct 'observation' in it"
+        )
     observation, space = load(place, space)
     try:
         observation = dataclasses.replace(observation, **said)

@@ -271,8 +271,12 @@ def load(
       ValueError: missing or corrupt file, not an observation, a newer format, contents that contradict each other, or a
         feature space that is missing or of another width than the model's input.
     """
+    instead = "give one that `jgleak.save` or `jgleak attack --out` wrote"
     try:
         check_file(path)
+    except ValueError as error:
+        raise ValueError(f"{error}; {instead}") from error
+    try:
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
             tensors = {name: _tensor(file, name) for name in file.keys()}  # noqa: SIM118 - not a dict
@@ -284,9 +288,7 @@ def load(
                 "as docs/bring-your-own-model.md shows"
             ) from error
         why = ": it is not one" if "header too large" in f"{error}" else f": {error}"
-        raise ValueError(
-            f"cannot read {path} as a safetensors file{why}; give one that `jgleak.save` or `jgleak attack --out` wrote"
-        ) from error
+        raise ValueError(f"cannot read {path} as a safetensors file{why}; {instead}") from error
     if "jgleak" not in metadata:
         raise ValueError(f"{path}: not a jgleak observation (no 'jgleak' header); write one with jgleak.save")
     try:

@@ -333,8 +333,8 @@ def test_other_files_are_told_apart(tmp_path: Path, content: bytes) -> None:
 
 
 def test_missing_files_and_folders_are_explained(tmp_path: Path) -> None:
-    for path, reason in ((tmp_path / "absent", ".*absent: no such file"), (tmp_path, ".*is a folder")):
-        with pytest.raises(ValueError, match=f"cannot read .* as a safetensors file: {reason}.*; give one that"):
+    for path, reason in ((tmp_path / "absent", "no such file"), (tmp_path, "is a folder")):
+        with pytest.raises(ValueError, match=f"^{path}: {reason}; give one that"):
             load(path)
 
 
