@@ -307,6 +307,53 @@ def test_signs_name_no_label_where_it_is_closed(deployment: Deployment) -> None:
     assert label_of(sent(deployment)) == {}
 
 
+@pytest.mark.parametrize(
+    ("readout", "loss", "y"),
+    [
+        (Pooled("mean", MLP((1,))), "mse", 1.25),
+        (Pooled("sum", MLP((16, 1))), None, -2.0),
+        (Pooled("mean", MLP((16, 3))), "masked_mse", np.array([[0.5, np.nan, -1.0]])),
+    ],
+)
+def test_targets_of_a_regression_show_in_one_gradient(readout: Pooled, loss: str | None, y: Any) -> None:
+    deployment = Deployment(pooled().clone(readout=readout), SPACE, Clients(loss=loss))
+    finding = only("labels", deployment)
+    graph = dataclasses.replace(GRAPHS[0], y=y)
+    seen = fedsgd(deployment.model, deployment.params, [graph], SPACE, loss=deployment.loss)
+    read = facts(seen, SPACE).found["label"].value
+    np.testing.assert_allclose(np.array(read, float), np.ravel(y), atol=1e-3)
+    assert finding.level == "leaks" and finding.shown_by == "fact:label" and "2 (o - y)" in finding.why
+    assert ("tasks" in finding.what) == (loss == "masked_mse") == ("number of tasks" in finding.why)
+    rounded = only("labels", deployment.changed(clients=Clients(loss=loss, defense="float16")))
+    assert rounded.level == "open" and "may show" in rounded.what and "rounding" in rounded.why
+
+
+@pytest.mark.parametrize(
+    "clients",
+    [
+        Clients(batch_size=2),
+        Clients(local=LocalTraining(0.1, STEPS)),
+        Clients(local=LocalTraining(0.1, 1)),
+        Clients(defense="prune:0.5"),
+        Clients(defense="gaussian:0.001"),
+        Clients(loss="masked_mae"),
+    ],
+)
+def test_targets_stay_hidden_where_it_is_closed(clients: Clients) -> None:
+    model = pooled().clone(readout=Pooled("mean", MLP((16, 1))))
+    deployment = Deployment(model, SPACE, clients)
+    assert only("labels", deployment).level == "closed" and only("labels", deployment).instead
+    masked = deployment.loss.startswith("masked")
+    graphs = [dataclasses.replace(g, y=np.array([[0.5]]) if masked else 0.5) for g in GRAPHS[: clients.batch_size]]
+    sending: dict[str, Any] = {"defense": clients.protection, "key": jax.random.key(0)}
+    seen = fedsgd(model, deployment.params, graphs, SPACE, loss=deployment.loss, **sending)
+    if clients.local is not None:
+        seen = dataclasses.replace(seen, protocol="fedavg", local=clients.local)
+    assert "label" not in facts(seen, SPACE, noise=deployment.knowledge.noise).found
+    drops = model.clone(readout=Pooled("mean", MLP((16, 1), dropout=0.5)))
+    assert only("labels", deployment.changed(model=drops, clients=Clients())).level == "closed"
+
+
 def test_numbers_of_nodes_and_graphs_show_where_it_is_said() -> None:
     counting = Deployment(pooled(pooling="mean,sum"), SPACE)
     assert only("sizes", counting).level == "open"

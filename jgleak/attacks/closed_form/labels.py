@@ -194,22 +194,29 @@ def infer_target(observation: Observation) -> float:
     gradient of the last bias is ``2 (o - y)``.
 
     Raises:
-      ConditionFailed: another readout or loss, a batch, dropout, a zero gradient, or a pruned update.
+      ConditionFailed: ``target_hidden`` says why, or the gradient is zero.
     """
-    model = observation.model
-    readout = model.readout
-    if observation.loss != "mse" or not readout.pools or observation.batch_size > 1:
-        raise ConditionFailed("the target shows only with one graph, squared error and a pooled readout")
-    if not model.trains("readout"):
-        raise ConditionFailed("parts of the readout are frozen, so the output need not follow; give the target")
-    if readout.dropout:
-        raise ConditionFailed("the client drops entries between the readout's maps at random; give the target")
-    if observation.pruned:  # noise that was added later hides which entries were left out
-        raise ConditionFailed("entries of the update were pruned, so the output need not follow; give the target")
-    gradient = float(last_bias(model, observation.update)[0])
+    reason = target_hidden(observation)
+    if reason is not None:
+        raise ConditionFailed(reason)
+    gradient = float(last_bias(observation.model, observation.update)[0])
     if gradient == 0.0:
         raise ConditionFailed("the gradient is zero: the output already equals the target")
     return float(_outputs(observation)[0]) - gradient / 2
+
+
+def target_hidden(observation: Observation) -> str | None:
+    """Why a regression's target does not follow from the update, or None; a zero gradient apart."""
+    readout = observation.model.readout
+    if observation.loss != "mse" or not readout.pools or observation.batch_size > 1:
+        return "the target shows only with one graph, squared error and a pooled readout"
+    if not observation.model.trains("readout"):
+        return "parts of the readout are frozen, so the output need not follow; give the target"
+    if readout.dropout:
+        return "the client drops entries between the readout's maps at random; give the target"
+    if observation.pruned:  # noise that was added later hides which entries were left out
+        return "entries of the update were pruned, so the output need not follow; give the target"
+    return None
 
 
 def _outputs(observation: Observation) -> Float[np.ndarray, " C"]:

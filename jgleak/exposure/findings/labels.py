@@ -1,4 +1,4 @@
-"""The bias next to the output: signs of its gradient show labels."""
+"""The bias next to the output: signs of its gradient show labels, and its size the target of a regression."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from jgleak.attacks.closed_form.labels import last_bias
+from jgleak.attacks.closed_form.labels import last_bias, target_hidden, tasks_hidden
 from jgleak.attacks.closed_form.propositions import ConditionFailed
-from jgleak.attacks.facts.fact import BATCH, DECAY, NOISE, PRUNING, QUANTISATION
+from jgleak.attacks.facts.fact import BATCH, DECAY, NOISE, ONE, PRUNING, QUANTISATION
 from jgleak.attacks.facts.labels import SIGNS
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import Finding
@@ -26,9 +26,10 @@ BLURS = {
 
 
 def labels(deployment: Deployment) -> Iterator[Finding]:
-    """Labels that signs show; regression has none."""
+    """Labels that signs show, or a regression's targets."""
     model, clients, loss = deployment.model, deployment.clients, Loss.of(deployment.loss)
     if loss.regression:
+        yield from _targets(deployment, loss)
         return
     several = clients.batch_size > 1 or model.node_level
     by = "fact:classes" if several else "fact:label"
@@ -63,4 +64,31 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
         *("labels", "open" if blurred or several else "leaks", what),
         f"it is p - y for {each}, and p lies between 0 and 1: {'; '.join([why, *blurred])}.",
         *("freeze the last bias" + ("" if loss.masked else ", or smooth the labels"), by, details),
+    )
+
+
+def _targets(deployment: Deployment, loss: Loss) -> Iterator[Finding]:
+    """The targets of one graph, which one gradient shows and no other update."""
+    seen, clients = deployment.seen, deployment.clients
+    details = {"outputs": deployment.model.outputs, "loss": str(loss), "ways": sorted(clients.ways)}
+    if seen is None or clients.local is not None or not clients.ways <= {ONE, QUANTISATION}:
+        reason = "the target shows in the length of one gradient of one graph, which clients do not send as it is"
+    else:
+        reason = tasks_hidden(seen) if loss.masked else target_hidden(seen)
+    one = "one gradient of one graph, a squared error, and a pooled readout that is trained as a whole"
+    if reason is not None:
+        what = "No fact shows a target."
+        yield Finding("labels", "closed", what, f"{reason.partition(';')[0]}.", one, "fact:label", details)
+        return
+    what = "the targets of all tasks, and which are missing" if loss.masked else "the target of the graph"
+    why = (
+        "the gradient of the readout's first map gives the row that enters it, hence the output o; that of the last "
+        f"bias is 2 (o - y){' over the number of tasks' * loss.masked}"
+    )
+    rounded = QUANTISATION in clients.ways
+    yield Finding(
+        *("labels", "open" if rounded else "leaks"),
+        f"The readout's gradient {'may show' if rounded else 'shows'} {what}.",
+        f"{why}{'; rounding moves it' * rounded}.",
+        *("freeze the last bias, or send the gradient of several graphs", "fact:label", details),
     )
