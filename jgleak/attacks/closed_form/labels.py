@@ -210,6 +210,8 @@ def target_hidden(observation: Observation) -> str | None:
     readout = observation.model.readout
     if observation.loss != "mse" or not readout.pools or observation.batch_size > 1:
         return "the target shows only with one graph, squared error and a pooled readout"
+    if observation.protocol == "fedavg" or observation.scaled:
+        return "the target shows only in the length of one gradient, and the client sent the sum of steps or clipped it"
     if not observation.model.trains("readout"):
         return "parts of the readout are frozen, so the output need not follow; give the target"
     if readout.dropout:

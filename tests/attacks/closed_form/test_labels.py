@@ -104,6 +104,9 @@ def test_what_hides_a_target_is_named(lab: Any) -> None:
         infer_target(fedsgd(drops, lab.params(drops), [graph], lab.space, loss="mse", key=jax.random.key(0)))
     model = lab.model(hidden=8, classes=1, readout="pooled", readout_widths=())
     seen = fedsgd(model, lab.params(model), [graph], lab.space, loss="mse")
+    for change in ({"protocol": "fedavg", "local": LocalTraining(0.1, 2)}, {"scaled": True}):
+        with pytest.raises(ConditionFailed, match="length of one gradient"):
+            infer_target(dataclasses.replace(seen, **change))
     met = dataclasses.replace(seen, update=jax.tree.map(np.zeros_like, seen.update))
     with pytest.raises(ConditionFailed, match="already equals the target"):
         infer_target(met)
