@@ -151,6 +151,7 @@ def test_weights_of_graphs_that_are_found_are_taken_off_until_none_are_left(monk
     nothing = object.__new__(Weights)
     nothing.__dict__.update(values=np.zeros((5, 1)), errors=np.zeros((5, 1)), alike=np.arange(5))
     assert separated(problem, levels, nothing, HELD) == [], "blocks that are taken to be absent have no graph"
+    assert len(lives) == 2
     lives.clear()
     shares[1:] = []
     assert len(separated(problem, levels, weights, HELD)) == 1, "it ends where no graph explains what is left"
