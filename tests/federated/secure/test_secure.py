@@ -105,7 +105,7 @@ def test_limits_that_make_no_sense_are_refused() -> None:
         FixedPoint(fraction=60)
     with pytest.raises(ValueError, match="use a longer key"):
         FixedPoint().slots(20)
-    assert FixedPoint(bound=3.0, fraction=0).limit == 3 and FixedPoint(bound=0.25, fraction=2).limit == 1
+    assert FixedPoint(bound=3.0, fraction=0, addends=1).limit == 3 and FixedPoint(bound=0.25, fraction=2).limit == 1
 
 
 def test_the_server_cannot_read_and_equal_rows_look_different() -> None:
