@@ -54,6 +54,16 @@ def test_unknowns_that_are_added_as_they_pay_give_the_same_optimum(noise: float)
             np.testing.assert_allclose(found[0], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("size", [1e-9, 1e9])
+def test_the_unit_of_many_columns_does_not_matter(size: float) -> None:
+    rng = np.random.default_rng(4)
+    system, true = rng.normal(size=(30, 700)), np.zeros(700)
+    true[rng.choice(700, 5, replace=False)] = 1.0 + rng.random(5)
+    found = nonnegative.nonnegative(size * system, system @ true, 30, FOREVER)
+    assert found is not None and found[1] < 1e-9
+    np.testing.assert_allclose(size * system @ found[0], system @ true, atol=1e-9)
+
+
 @pytest.mark.parametrize("number", [3, 900])
 def test_where_no_column_shortens_the_residual_all_are_zero(number: int) -> None:
     system, right = np.abs(np.random.default_rng(0).normal(size=(20, number))), np.linspace(-2.0, -1.0, 20)

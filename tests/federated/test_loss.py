@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_softmax
 
-from jgleak.federated.loss import check_loss, graph_loss, label_loss
+from jgleak.federated.loss import Loss, check_loss, graph_loss, label_loss
 from jgleak.gnn import MLP, Pooled, standard
 from jgleak.graph import DenseGraph
 
@@ -45,6 +45,14 @@ def test_mse_is_the_squared_error_of_the_output_or_the_rating() -> None:
     expected = (LOGITS[:, 0] - ratings) ** 2
     np.testing.assert_allclose(label_loss(jnp.asarray(LOGITS[:, :1]), ratings, "mse"), expected, rtol=1e-6)
     np.testing.assert_allclose(label_loss(jnp.asarray(LOGITS[:, 0]), ratings, "mse"), expected, rtol=1e-6)
+
+
+def test_one_output_of_bce_has_the_share_of_the_second_class() -> None:
+    """Whatever axes stand before; any other outputs have one share a class."""
+    shares = np.array([[[0.1], [0.7]]], np.float32)
+    np.testing.assert_allclose(Loss.of("bce").by_class(shares), [[[0.9, 0.1], [0.3, 0.7]]], rtol=1e-6)
+    for loss, own in (("ce", shares), ("bce", np.ones((2, 3)))):
+        assert Loss.of(loss).by_class(own) is own
 
 
 def test_an_unknown_loss_is_refused() -> None:

@@ -130,3 +130,13 @@ def test_features_outside_the_space_are_refused() -> None:
 def test_same_input_same_score(graph: Graph) -> None:
     other = path(0, 1, 2)
     assert gsm(graph, other, SPACE) == gsm(graph, other, SPACE)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_the_unit_of_features_does_not_matter(size: float) -> None:
+    truth, values = np.random.default_rng(0).random((2, 5, 3))
+    values = truth + 0.3 * values
+    found = r_squared(truth, values)
+    assert 0.0 < found < 1.0 and r_squared(size * truth, size * values) == pytest.approx(found)
+    assert r_squared(size * np.ones((5, 3)), size * truth) == 0.0
+    assert r_squared(size * truth, size * truth * (1 + 1e-9)) == 1.0

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from jgleak.metrics.recommender import blind, leak, summarise
+from jgleak.metrics.recommender import _precision_at, blind, leak, summarise
 
 
 class Profile(NamedTuple):
@@ -69,3 +69,9 @@ def test_what_cannot_be_scored_is_said() -> None:
         blind(FOUND, np.array([2]), np.array([20.0]), LEVELS, mean=25.0, commonest=20.0)
     with pytest.raises(ValueError, match="at least one user"):
         summarise([])
+
+
+def test_of_tied_scores_each_is_as_likely_among_the_best() -> None:
+    """One real item is first, and the other ties with a false one for the second place."""
+    scores, real = np.array([3.0, 2.0, 2.0, 1.0]), np.array([True, True, False, False])
+    assert _precision_at(scores, real) == 0.75 and _precision_at(scores, ~real) == 0.25

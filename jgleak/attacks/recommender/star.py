@@ -46,7 +46,7 @@ def view(public: PublicKnowledge, sighting: Sighting, items: Int[np.ndarray, " K
     Fixed neighbours are unknown. Their number is not, and it enters the normalisation; their rows start as the mean
     embedding of all users.
     """
-    (params, update), size = sighting, max(SMALLEST, 1 << max(len(items) - 1, 0).bit_length())
+    (params, update), size = sighting, max(SMALLEST, 1 << (len(items) - 1).bit_length())
     mask, numbers = np.arange(size) < len(items), np.zeros(size, np.int32)
     numbers[: len(items)] = items
     item_rows: Any = np.zeros((size, params.items.shape[1]))

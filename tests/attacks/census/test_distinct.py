@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, combinations
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -282,6 +283,20 @@ def test_an_assumption_that_is_left_or_not_used_is_said(lab: Any, monkeypatch: p
     found = Reconstruction((), None, "time", certificate=Certificate("unique", 1, 6, False, 0.0, (module.DIFFER,)))
     monkeypatch.setattr(run_module, "reconstructed", lambda *_, **__: found)
     assert notes(lab.space, one, one) is None
+
+
+@pytest.mark.parametrize(
+    ("classes", "checks", "why"), [(1, (1,), None), (2, (1,), "edges of one class"), (1, (), "a gradient whose span")]
+)
+def test_it_needs_edges_that_are_alike_and_a_check_of_neighbourhoods(
+    classes: int, checks: tuple[int, ...], why: str | None, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CensusCandidates, "checks_of", lambda *_: checks)
+    problem, candidates = object.__new__(CensusProblem), object.__new__(CensusCandidates)
+    problem.__dict__.update(knowledge=Knowledge(lab.space))
+    candidates.__dict__.update(start=SimpleNamespace(nodes=SimpleNamespace(classes=classes)))
+    said = module.unused(problem, candidates)
+    assert said is None if why is None else said is not None and why in said
 
 
 def test_a_known_number_of_nodes_is_kept(searched: Any) -> None:

@@ -112,6 +112,15 @@ def test_the_feature_that_excludes_most_comes_first() -> None:
     assert sorted(found.tolist()) == truth.tolist()
 
 
+def test_a_feature_that_excludes_nothing_comes_last() -> None:
+    """Three bits have all of their values, and of another feature with four values one occurs."""
+    space = FeatureSpace((binary("a"), binary("b"), binary("c"), onehot("f", range(4))))
+    truth = np.array([[*bits, 2] for bits in product((0, 1), repeat=3)])
+    gradient = space.encode(truth).T @ np.random.default_rng(0).normal(size=(8, 30))
+    found = passing_nodes(space, Subspace.of_gradient(gradient), limits=SpanLimits(partial_checks=8))
+    assert sorted(found.tolist()) == truth.tolist()
+
+
 def test_the_unit_of_the_gradient_does_not_matter() -> None:
     """A part of a row may be off by a share of its own length."""
     space = FeatureSpace(tuple(onehot(f"f{g}", range(4)) for g in range(4)))

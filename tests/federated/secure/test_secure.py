@@ -105,6 +105,7 @@ def test_limits_that_make_no_sense_are_refused() -> None:
         FixedPoint(fraction=60)
     with pytest.raises(ValueError, match="use a longer key"):
         FixedPoint().slots(20)
+    assert FixedPoint(bound=3.0, fraction=0, addends=1).limit == 3 and FixedPoint(bound=0.25, fraction=2).limit == 1
 
 
 def test_the_server_cannot_read_and_equal_rows_look_different() -> None:
@@ -125,7 +126,8 @@ def test_keys_survive_the_wire_and_bad_ones_are_refused() -> None:
     assert fingerprint(public).size == 16
     assert repr(KEYS.private) not in repr(KEYS)
     with pytest.raises(ValueError, match="no length of a key"):
-        generate(128)
+        generate(254)
+    assert read_public(generate(256).public).n.bit_length() == 256
     with pytest.raises(ValueError, match="wrong party"):
         Aggregator(KEYS.private, CODE)
     with pytest.raises(ValueError, match="damaged"):

@@ -113,7 +113,7 @@ def _occurring(system: Float[np.ndarray, "M K"], limits: CensusLimits, clock: Cl
         if found is None:
             return np.ones(seen.size, bool)
         vector, rest = found
-        new = (vector > USED * vector.max(initial=0.0)) & ~seen
+        new = (vector > USED * vector.max()) & ~seen
         if rest > EXCLUDED or not new.any():
             break
         seen |= new
@@ -140,7 +140,7 @@ def _shortest(null: Float[np.ndarray, "k q"], block: int) -> Float[np.ndarray, "
     if found.status != 0:
         return None
     zero = null @ found.x < WEIGHT * (null @ found.x).max()
-    direction = np.linalg.svd(null[zero])[2][-1] if zero.any() else found.x
+    direction = np.linalg.svd(null[zero])[2][-1]
     ray = null @ direction / (null[block] @ direction)
     return np.maximum(ray, 0.0) if ray.min() > -WEIGHT * ray.max() else None
 

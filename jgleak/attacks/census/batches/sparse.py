@@ -12,6 +12,7 @@ groups found are right is checked on all equations.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,7 +170,7 @@ def _fewest(
             lengths[live] = np.linalg.norm(some.reshape(-1, width), axis=1)
         else:
             lengths, values = np.linalg.norm(values.reshape(number, width), axis=1), None
-        largest = lengths.max(initial=0.0)
+        largest = lengths.max()
         if largest == 0.0:
             return None
         kept = np.flatnonzero(lengths > DROPPED * largest)
@@ -182,7 +183,7 @@ def _fewest(
         live, before = kept, lengths
         size = ((lengths / largest) ** 2 + eps**2) ** (0.5 - POWER / 4)
         eps *= FALL
-    last = np.flatnonzero(before > ZERO * before.max(initial=0.0))
+    last = np.flatnonzero(before > ZERO * before.max())
     return last if last.size * width <= whole.right.size else None
 
 
@@ -213,10 +214,8 @@ def _factor(gram: Float[np.ndarray, "q q"]) -> tuple[Float[np.ndarray, "q q"], b
     for ridge in RIDGES:
         ridged = gram.copy()
         ridged[diagonal] += ridge * mean
-        try:
+        with suppress(linalg.LinAlgError):  # rounding of the Gram matrix itself
             return linalg.cho_factor(ridged, lower=True, overwrite_a=True, check_finite=False)
-        except linalg.LinAlgError:  # rounding of the Gram matrix itself
-            continue
     raise linalg.LinAlgError("the matrix is not positive")
 
 

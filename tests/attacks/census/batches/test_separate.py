@@ -12,14 +12,24 @@ import pytest
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census.batches import separate as module
 from jgleak.attacks.census.batches.factors import Factor
-from jgleak.attacks.census.batches.separate import SAME, Share, _same, _share, _smallest, separated
-from jgleak.attacks.census.batches.upstream import own_upstreams
+from jgleak.attacks.census.batches.separate import (
+    OWN,
+    OWN_FLOOR,
+    OWN_MOVED,
+    SAME,
+    Share,
+    _same,
+    _share,
+    _smallest,
+    separated,
+)
+from jgleak.attacks.census.batches.upstream import Upstream, own_upstreams
 from jgleak.attacks.census.batches.weights import Weights, weights
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Rules
 from jgleak.attacks.span.hops import Blocks, Nodes
-from jgleak.federated import Knowledge, fedsgd
+from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.gnn import GNN
 from jgleak.graph import Graph
 from tests.clocks import HELD
@@ -138,6 +148,10 @@ def test_weights_of_graphs_that_are_found_are_taken_off_until_none_are_left(monk
     np.testing.assert_allclose(whole, values)
     np.testing.assert_allclose(left, [[-0.75], [7.0]])
     assert separated(problem, levels, weights, Clock(0.0, 0.0)) == []
+    nothing = object.__new__(Weights)
+    nothing.__dict__.update(values=np.zeros((5, 1)), errors=np.zeros((5, 1)), alike=np.arange(5))
+    assert separated(problem, levels, nothing, HELD) == [], "blocks that are taken to be absent have no graph"
+    assert len(lives) == 2
     lives.clear()
     shares[1:] = []
     assert len(separated(problem, levels, weights, HELD)) == 1, "it ends where no graph explains what is left"
@@ -161,6 +175,114 @@ def test_factors_that_several_weights_show_are_looked_at_before_those_of_one(mon
     live = np.array([0, 1, 2, 3]), np.array([[0.5], [0.25], [9.0], [0.25]])
     assert module._more(object.__new__(CensusProblem), levels, weights, live, HELD) == []
     assert asked == [([0.5, 0.25], 2), ([0.5, 0.25], 1)]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize("complete", [True, False])
+def test_of_factors_that_no_graph_has_whole_parts_are_looked_at(
+    parts: int, complete: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A half of the first or the second beside the other, and then thirds; both may be one graph's, which counts once.
+    Where some combinations were left out, other counts may be possible."""
+    known = [Factor(np.array([6.0]), np.array([0.6])), Factor(np.array([-12.0]), np.array([1.2]))]
+    made, looked = list[list[float]](), list[tuple[float, float, int]]()
+
+    class Ways:
+        def __init__(self, given: list[Factor]) -> None:
+            self.given, self.complete = given, complete
+            made.append([one.value[0] for one in given])
+
+    def share(_: Any, __: Any, some: Any, tried: Any, part: Factor) -> Share | None:
+        ways, number = tried
+        looked.append((ways.given[number].value[0], ways.given[number].error[0], number))
+        assert part.value == ways.given[number].value and part.error == ways.given[number].error
+        if part.value != known[number].value / parts:
+            return None
+        return Share(np.array([parts, 0]), np.array([1.0]), 0, 1, only=True)
+
+    monkeypatch.setattr(module, "factors", lambda *_: known)
+    monkeypatch.setattr(module, "Combinations", Ways)
+    monkeypatch.setattr(module, "choices", lambda values, errors, ways, number: (ways, number))
+    monkeypatch.setattr(module, "cheapest", lambda allowed, *_: allowed)
+    monkeypatch.setattr(module, "_share", share)
+    weights = object.__new__(Weights)
+    weights.__dict__.update(errors=np.full((2, 1), 0.1), alike=np.arange(2))
+    number, zeros = np.arange(2), np.zeros((2, 0))
+    blocks = Blocks(number, 0 * number, ((),) * 2, zeros, zeros, np.zeros(2), 0)
+    levels = Levels(Nodes(np.zeros((0, 1), int), np.zeros((0, 1)), np.zeros(0, int)), (blocks,), (), complete=True)
+    live = number, np.array([[6.0], [-12.0]])
+    (found,) = module._more(object.__new__(CensusProblem), levels, weights, live, HELD)  # type: ignore[arg-type]
+    assert found.counts.tolist() == [parts, 0] and found.only is complete
+    assert made == [[6.0, -12.0], [3.0, -12.0], [6.0, -6.0], [2.0, -12.0], [6.0, -4.0]][: 2 * parts - 1]
+    sizes = [(6.0, 0.6, 0), (-12.0, 1.2, 1), (3.0, 0.3, 0), (-6.0, 0.6, 1), (2.0, 0.2, 0), (-4.0, 0.4, 1)]
+    np.testing.assert_allclose(looked, sizes[: 2 * parts])
+
+
+FIRST, SECOND = np.array([3.0, 4.0]), np.array([0.0, -0.5])
+"""What flows back to a node under two labels, of lengths 5 and a half."""
+
+
+@pytest.mark.parametrize(
+    ("seen", "error", "found"),
+    [
+        (FIRST, 0.0, (0, 1)),
+        (SECOND, 0.0, (1, 1)),
+        (2 * FIRST, 0.0, (0, 2)),
+        (3 * SECOND, 0.0, (1, 3)),
+        (4 * FIRST, 0.0, None),
+        (-FIRST, 0.0, None),
+        (FIRST * (1 + 0.9 * (OWN + OWN_FLOOR)), 0.0, (0, 1)),
+        (FIRST * (1 + 1.1 * (OWN + OWN_FLOOR)), 0.0, None),
+        (3 * FIRST * (1 + 0.98 * (OWN + OWN_FLOOR / 3)), 0.0, (0, 3)),
+        (3 * FIRST * (1 + 1.02 * (OWN + OWN_FLOOR / 3)), 0.0, None),
+        (SECOND * (1 + 0.999 * (OWN + 10 * OWN_FLOOR)), 0.0, (1, 1)),
+        (SECOND * (1 + 1.001 * (OWN + 10 * OWN_FLOOR)), 0.0, None),
+        (SECOND * 1.1, 0.06, (1, 1)),
+        (SECOND * 1.1, 0.04, None),
+        (SECOND * 1.1, 6.0, (1, 1)),
+        ((FIRST + SECOND) / 2, 6.0, (0, 1)),
+    ],
+)
+def test_a_factor_is_that_of_the_label_whose_gradient_it_is(
+    seen: np.ndarray, error: float, found: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one to three equal graphs, up to rounding of the outputs and the factor's own error; of two labels the one
+    that is nearer to what is allowed."""
+    assert label(np.array(seen), error, monkeypatch) == found
+
+
+@pytest.mark.parametrize("why", ["the model moved", "a path"])
+def test_along_local_steps_a_factor_may_be_further_off(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {"moves": why == "the model moved", "path": 1 + (why == "a path")}
+    for off, found in ((0.9, (0, 2)), (1.1, None)):
+        assert label(2 * FIRST * (1 + off * OWN_MOVED), 0.0, monkeypatch, **steps) == found
+
+
+def label(
+    seen: np.ndarray, error: float, monkeypatch: pytest.MonkeyPatch, *, moves: bool = False, path: int = 1
+) -> tuple[int, int] | None:
+    """Of three nodes' mean, and of their sum, in a batch of four graphs: what flows back is by the batch's mean."""
+    added, rows = np.array([[3.0, 0.0], [0.0, 6.0]]), np.array([[2.0, 0.0], [0.0, -1.0]])
+    answers = list[tuple[int, int] | None]()
+    for absolute, row, nodes in ((False, [2.0, 2.0], 3), (True, [6.0, 6.0], 1)):
+
+        def own(_: Any, at: np.ndarray, row: list[float] = row) -> np.ndarray:
+            assert at.tolist() == row
+            return np.array([FIRST, SECOND])
+
+        monkeypatch.setattr(module, "own_upstreams", own)
+        monkeypatch.setattr(module, "moved", lambda _: moves)
+        monkeypatch.setattr(CensusProblem, "absolute", property(lambda _, here=absolute: here))
+        problem, weights = object.__new__(CensusProblem), object.__new__(Weights)
+        observation = object.__new__(Observation)
+        observation.__dict__.update(batch_size=4)
+        problem.__dict__.update(observation=observation, path=(None,) * path)
+        weights.__dict__.update(added=added, upstream=Upstream(rows, None, None, np.ones(2)))
+        value = np.array([seen[0] / 2, -seen[1]]) / (4 * nodes)
+        factor = Factor(value, np.array([0.0, error / (4 * nodes)]))
+        answers.append(module._label(problem, weights, np.array([2, 1]), factor))
+    assert answers[0] == answers[1]
+    return answers[0]
 
 
 @pytest.mark.parametrize(
@@ -226,8 +348,9 @@ def test_a_share_is_the_smallest_that_may_be_a_graphs(counts: tuple[int, ...], s
     assert (found.label, found.copies, found.only) == (1, 2, True)
 
 
-def test_one_graph_from_a_part_of_its_factor_is_the_same() -> None:
-    counts, factor = np.array([2, 4, 0]), np.array([0.3, -0.2])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_one_graph_from_a_part_of_its_factor_is_the_same(size: float) -> None:
+    counts, factor = np.array([2, 4, 0]), size * np.array([0.3, -0.2])
     one = Share(counts, factor, 0, 1, only=True)
     assert _same(one, dataclasses.replace(one, counts=2 * counts, factor=factor / 2))
     for far, same in ((0.9, True), (1.1, False)):
