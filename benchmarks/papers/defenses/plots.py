@@ -48,6 +48,7 @@ def main(
 def _draw(dataset: str, columns: Sequence[str], records: Sequence[Record], path: Path) -> None:
     known = {row.name for row in DEFENSES.rows}
     families = [family for family in FAMILIES if f"{dataset}-{family}-1" in known]
+    plt.rcParams["svg.hashsalt"] = "defenses"
     figure, axes = plt.subplots(
         len(families), len(columns), figsize=(3.4 * len(columns), 2.6 * len(families)), squeeze=False
     )

@@ -38,6 +38,7 @@ def main(
     """One row of panels against lambda, one against M."""
     if not (records := read(source)):
         raise typer.BadParameter(f"{source} has no records; run papers.tables fedgnn --write", param_hint="--source")
+    plt.rcParams["svg.hashsalt"] = "fedgnn"
     figure, axes = plt.subplots(len(AXES), len(PANELS), figsize=(3.2 * len(PANELS), 2.6 * len(AXES)))
     for count in UPDATES:
         for (_, points), line in zip(curves(ROWS, records, count).items(), axes, strict=True):

@@ -28,6 +28,7 @@ def main(
     if not (records := read(source)):
         raise typer.BadParameter(f"{source} has no records; run papers.grain.figures --write", param_hint="--source")
     found = {record["figure"]: record for record in records}
+    plt.rcParams["svg.hashsalt"] = "grain"
     figure, panels = plt.subplots(1, 4, figsize=(13, 3))
     for name in (name for name in found if name.startswith("3a-")):
         panels[0].plot(*_by_nodes(found[name]), "o", ms=3, alpha=0.5, label=name[3:].upper())
