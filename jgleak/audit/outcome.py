@@ -22,8 +22,8 @@ DEGREE = (
 )
 
 
-UNASKED = ("time", "no information")
-"""Where an attack may have stopped before it asked how many neighbours a node has."""
+UNASKED = ("no information",)
+"""Where an attack stopped before it asked how many neighbours a node has."""
 
 
 class Outcome(NamedTuple):
@@ -105,7 +105,7 @@ def _hints(stop: str, reason: str | None, knowledge: Knowledge) -> tuple[str, ..
     """What to try next, by the reason why an attack stopped without a graph."""
     if stop == "time":
         also = "" if reason is None or reason in LATE else ", but first mend what is named above: it may stay"
-        return (f"the time ran out, compilation included: raise --time-limit{also}",)
+        return f"the time ran out, compilation included: raise --time-limit{also}", *_size(knowledge)
     told = (
         "noise that clients add needs --noise, "
         if knowledge.noise is None

@@ -169,7 +169,7 @@ def test_what_hides_the_labels_is_named(lab: Any) -> None:
         (observation, 0.1, "noise hides which task labels are missing"),
         (dataclasses.replace(observation, pruned=True), None, "looks like a missing task label"),
         (dataclasses.replace(observation, loss="masked_mae"), None, "on which side of the output a target lies"),
-        (dataclasses.replace(observation, loss="masked_mse"), None, "only in a gradient under one linear map"),
+        (dataclasses.replace(observation, loss="masked_mse"), None, "only in one gradient of a pooled readout"),
         (dataclasses.replace(observation, loss="ce"), None, "the loss 'ce' is not of several tasks"),
     ]
     for seen, noise, message in cases:

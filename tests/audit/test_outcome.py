@@ -89,9 +89,11 @@ def test_more_time_is_advised_after_what_else_stands_in_the_way() -> None:
 
     alone = hints("time", None)
     assert "raise --time-limit" in alone and alone == hints("time", LATE[0])
-    assert hints("time", "too many blocks").startswith(f"{alone}, but first mend what is named above")
+    first = "the time ran out, compilation included: raise --time-limit"
+    assert alone.startswith(f"{first} the schema states") and "is a different number" in alone
+    assert hints("time", "too many blocks").startswith(f"{first}, but first mend what is named above")
     for stop in ("nothing assembled", "missing blocks"):
         assert "--n 6,3: is it" in hints(stop, None, sizes=(6, 3)) and "--n 7: is it" in hints(stop, None, n=7)
         assert "--max-n 9: has no graph" in hints(stop, None, max_n=9) and "--n 7" in hints(stop, None, n=7, max_n=9)
         assert "--max-n" not in hints(stop, None) and "--n " not in hints(stop, None), "none was given"
-    assert "--max-n" not in hints("time", None, max_n=9)
+    assert "--max-n 9: has no graph" in hints("time", None, max_n=9) and "--n 7: is it" in hints("time", None, n=7)

@@ -12,6 +12,7 @@ import optax
 import pytest
 
 from jgleak.attacks.facts.registry import facts
+from jgleak.attacks.registry import get_attack
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployment import Deployment
@@ -287,11 +288,11 @@ def test_labels_of_tasks_are_open_under_what_keeps_signs_and_may_make_zeros(defe
 @pytest.mark.parametrize("defense", ["gaussian:0.001", "prune:0.5"])
 def test_noise_and_pruning_hide_which_labels_miss_and_leave_a_class_open(defense: str) -> None:
     finding, read = defended(defense, "masked_bce")
-    assert finding.level == "closed" and not read
+    assert finding.what.startswith("No sign") and not read
     finding, read = defended(defense, "ce")
     assert finding.level == "open" and read == {"label": 1}
     unknown = Deployment(TASKS, SPACE, Clients(loss="ce", defense="prune:0.5+gaussian:0.001"))
-    assert only("labels", unknown).level == "closed", "of noise before or behind pruning nobody knows the size"
+    assert only("labels", unknown).what.startswith("No sign"), "of noise before or behind pruning nobody knows the size"
 
 
 @pytest.mark.parametrize(
@@ -302,9 +303,13 @@ def test_noise_and_pruning_hide_which_labels_miss_and_leave_a_class_open(defense
     ],
     ids=["frozen", "smoothed"],
 )
-def test_signs_name_no_label_where_it_is_closed(deployment: Deployment) -> None:
-    assert only("labels", deployment).level == "closed"
-    assert label_of(sent(deployment)) == {}
+def test_where_signs_name_no_label_the_graph_may_show_it(deployment: Deployment) -> None:
+    """The census returns a label with each graph that it finds, so that only what stops it closes the label."""
+    finding = only("labels", deployment)
+    assert finding.what.startswith("No sign") and label_of(sent(deployment)) == {}
+    assert finding.level == "open" and "census returns" in finding.what
+    stopped = deployment.changed(clients=dataclasses.replace(adam(), loss=deployment.loss))
+    assert only("labels", stopped).level == "closed" and "census" not in only("labels", stopped).what
 
 
 @pytest.mark.parametrize(
@@ -323,7 +328,7 @@ def test_targets_of_a_regression_show_in_one_gradient(readout: Pooled, loss: str
     read = facts(seen, SPACE).found["label"].value
     np.testing.assert_allclose(np.array(read, float), np.ravel(y), atol=1e-3)
     assert finding.level == "leaks" and finding.shown_by == "fact:label" and "2 (o - y)" in finding.why
-    assert ("tasks" in finding.what) == (loss == "masked_mse") == ("number of tasks" in finding.why)
+    assert ("tasks" in finding.what) == (loss == "masked_mse") == ("number of labels" in finding.why)
     rounded = only("labels", deployment.changed(clients=Clients(loss=loss, defense="float16")))
     assert rounded.level == "open" and "may show" in rounded.what and "rounding" in rounded.why
 
@@ -339,10 +344,12 @@ def test_targets_of_a_regression_show_in_one_gradient(readout: Pooled, loss: str
         Clients(loss="masked_mae"),
     ],
 )
-def test_targets_stay_hidden_where_it_is_closed(clients: Clients) -> None:
+def test_targets_that_no_fact_shows(clients: Clients) -> None:
     model = pooled().clone(readout=Pooled("mean", MLP((16, 1))))
     deployment = Deployment(model, SPACE, clients)
-    assert only("labels", deployment).level == "closed" and only("labels", deployment).instead
+    finding = only("labels", deployment)
+    assert finding.what.startswith("No fact shows a target") and finding.instead
+    assert (finding.level == "open") == (deployment.refusal(get_attack("census")) is None) == ("census" in finding.what)
     masked = deployment.loss.startswith("masked")
     graphs = [dataclasses.replace(g, y=np.array([[0.5]]) if masked else 0.5) for g in GRAPHS[: clients.batch_size]]
     sending: dict[str, Any] = {"defense": clients.protection, "key": jax.random.key(0)}
@@ -351,7 +358,7 @@ def test_targets_stay_hidden_where_it_is_closed(clients: Clients) -> None:
         seen = dataclasses.replace(seen, protocol="fedavg", local=clients.local)
     assert "label" not in facts(seen, SPACE, noise=deployment.knowledge.noise).found
     drops = model.clone(readout=Pooled("mean", MLP((16, 1), dropout=0.5)))
-    assert only("labels", deployment.changed(model=drops, clients=Clients())).level == "closed"
+    assert only("labels", deployment.changed(model=drops, clients=Clients())).what == "No fact shows a target."
 
 
 def test_numbers_of_nodes_and_graphs_show_where_it_is_said() -> None:
@@ -420,6 +427,8 @@ def test_spans_are_measured_against_all_nodes_of_an_update() -> None:
     assert {(p["check"], p["hop"], p["most"]) for p in tight.details["points"]} >= {("node", 0, 2), ("node", 1, 2)}
     roomy = only("spans", Deployment(pooled(), SPACE, Clients(nodes=4)))
     assert "exclude others" in roomy.what
+    pruned = only("spans", Deployment(pooled(), SPACE, Clients(nodes=9, defense="prune:0.5")))
+    assert pruned.what.endswith("exclude others; under pruning rows may lie outside.")
     assert "exclude others" in only("spans", Deployment(pooled(), SPACE, Clients(nodes=9))).what, "10 x 32 holds 9 rows"
     assert "may fill" in only("spans", Deployment(pooled(), SPACE, Clients(nodes=10))).what
     assert "may fill" in only("spans", Deployment(pooled(), SPACE, Clients(nodes=4, batch_size=8))).what

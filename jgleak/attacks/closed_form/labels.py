@@ -117,21 +117,25 @@ def contradiction(observation: Observation) -> str | None:
     return None
 
 
+SQUARES = {"bce": "a squared error (one output: 'mse')", "masked_bce": "a squared error ('masked_mse')"}
+"""What takes the place of losses of labels 0 and 1 where these cannot be."""
+
+
 def too_large(observation: Observation) -> str | None:
     """The last bias's gradient in words, where cross-entropy or BCE cannot make it: an entry is a probability less a
-    label, or a mean of such, and so at most 1 in one gradient; None: it is."""
+    label, or a mean of such, and so at most 1 in one gradient (of weighted labels 1 their weight); None: it can."""
     loss, gradient = Loss.of(observation.loss), observation.model.output_bias(observation.update)
-    if loss.name not in ("ce", "bce") or gradient is None or observation.scaled:
+    if loss.name not in ("ce", "bce", "masked_bce") or gradient is None or observation.scaled:
         return None
     if observation.adaptive or observation.steps > 1:
         return None
-    largest = float(np.max(np.abs(gradient)))
-    if largest <= 1.0 + ROUNDED + CERTAIN * (observation.noise or 0.0):
+    largest, most = float(np.max(np.abs(gradient))), max((1.0, *loss.pos_weight))
+    if largest <= most + ROUNDED + CERTAIN * (observation.noise or 0.0):
         return None
-    squares = "a squared error (one output: 'mse')" if loss.name == "bce" else "another loss"
+    squares = SQUARES.get(loss.name, "another loss")
     return (
-        f"under {loss.name!r} no entry of the last bias's gradient is larger than 1, a probability less a label, and "
-        f"here one is {largest:.3g}: is it {squares}, or a sum over several graphs (reduction='sum')?"
+        f"under {loss.name!r} no entry of the last bias's gradient is larger than {most:g}, as a probability less a "
+        f"label is, and here one is {largest:.3g}: is it {squares}, or a sum over several graphs (reduction='sum')?"
     )
 
 

@@ -197,6 +197,8 @@ def _another_scale(observation: Observation, factor: float) -> str:
     what = "clipping" if factor < 1 else "a loss that is not a mean"
     if observation.local is not None:
         what = f"the rate is not {observation.local.rate:g} (rate in LocalTraining), or {what}"
+    else:
+        what = f"{what}, or another rate than that by which a change of weights was divided"
     return (
         f"the head's gradient is {factor:.3g} times that of the loss {observation.loss!r}: {what}, which the file does "
         "not mention"

@@ -26,7 +26,8 @@ def graphs(evidence: Evidence) -> Fact:
     if not evidence.one_gradient:
         raise Silent("weights moved between local steps, and the head's gradient has a rank for each")
     under = (ONE, BATCH, CLIPPING) if evidence.noise is None else (ONE, BATCH, CLIPPING, NOISE)
-    return Fact("graphs", rank, under, f"at least {rank} graphs are behind the update")
+    told = Fact("graphs", rank, under, f"at least {rank} graphs are behind the update")
+    return told if rank <= evidence.observation.batch_size else told.provided("the update is one gradient")
 
 
 def head_rank(evidence: Evidence) -> int:

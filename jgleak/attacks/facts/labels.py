@@ -7,7 +7,14 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
-from jgleak.attacks.closed_form.labels import at_classes, infer_target, infer_tasks, last_bias, names_no_class
+from jgleak.attacks.closed_form.labels import (
+    at_classes,
+    infer_target,
+    infer_tasks,
+    last_bias,
+    names_no_class,
+    too_large,
+)
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.facts.evidence import UNSURE, Evidence
 from jgleak.attacks.facts.fact import (
@@ -32,6 +39,9 @@ from jgleak.federated.loss import Loss
 SIGNS = (ONE, STEPS, MOMENTUM, ADAM, CLIPPING, QUANTISATION)
 """Under these an entry of the last bias keeps the sign that it has in every single step, and zeros stay."""
 
+
+WHOLE = "the update is one whole gradient"
+"""What a target rests on beside the loss, since its gradient may have any length."""
 
 SLACK = 1e-5
 """What rounding may add to a number of labels."""
@@ -216,11 +226,15 @@ def _tasks(evidence: Evidence, loss: Loss) -> Fact:
         raise Silent(str(error)) from None
     value = [None if np.isnan(target) else float(target) for target in targets]
     said = " ".join("-" if target is None else f"{target:.4g}" for target in value)
-    return Fact("label", value, (ONE,), f"the targets of the tasks are {said} (- is missing)")
+    told = Fact("label", value, (ONE,), f"the targets of the tasks are {said} (- is missing)")
+    return told.provided(f"clients minimise {observation.loss!r} and {WHOLE}")
 
 
 def _binary_tasks(evidence: Evidence, before: str = "", under: tuple[str, ...] = SIGNS) -> Fact:
     gradient, doubt = _bias(evidence)
+    reason = None if evidence.decay else too_large(evidence.observation)
+    if reason is not None:
+        raise Silent(reason)
     if evidence.decay:  # a missing label's entry is rounding, a present one's is far above it
         clear = np.abs(gradient) > 100 * doubt
         if np.any(~clear & (np.abs(gradient) > doubt)):
@@ -267,7 +281,8 @@ def _target(evidence: Evidence) -> Fact:
     classes, doubt = of_classes(evidence), ""
     if classes is not None:
         doubt = (
-            f" under the file's loss {observation.loss!r}; but the gradient is, to rounding, also that of {classes!r} "
+            f"; but the gradient is, to rounding, also that of {classes!r} "
             f"with a label of 0 or 1: if clients minimise that, give --loss {classes}"
         )
-    return Fact("label", target, (ONE,), f"the target is {target:.6g}{doubt}")
+    told = Fact("label", target, (ONE,), f"the target is {target:.6g}{doubt}")
+    return told.provided(f"clients minimise {observation.loss!r} and {WHOLE}")

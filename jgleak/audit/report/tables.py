@@ -97,7 +97,7 @@ class Shown(NamedTuple):
     Attributes:
       row: the row of these clients.
       clients: number of clients, each with one update.
-      shares: by fact, the share of them whose update shows it.
+      shares: by fact, the share of them whose update shows it under no condition.
     """
 
     row: Row
@@ -111,7 +111,8 @@ def shown(found: Sequence[Row]) -> list[Shown]:
     for row in found:
         given = [facts for unit in row.units if (facts := unit.record.get("facts"))]
         if given and (row.data, row.model, row.defense) not in told:
-            shares = {name: sum(name in facts for facts in given) / len(given) for name in FACTS}
+            sure = [[name for name, fact in facts.items() if fact.get("condition") is None] for facts in given]
+            shares = {name: sum(name in facts for facts in sure) / len(given) for name in FACTS}
             told[row.data, row.model, row.defense] = Shown(row, len(given), shares)
     return list(told.values())
 

@@ -11,8 +11,9 @@ from jgleak.attacks.closed_form.labels import last_bias, target_hidden, tasks_hi
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.facts.fact import BATCH, DECAY, NOISE, ONE, PRUNING, QUANTISATION
 from jgleak.attacks.facts.labels import SIGNS
+from jgleak.attacks.registry import get_attack
 from jgleak.exposure.deployment import Deployment
-from jgleak.exposure.finding import Finding
+from jgleak.exposure.finding import Finding, Level
 from jgleak.federated.loss import Loss
 from jgleak.plural import counted
 
@@ -23,6 +24,10 @@ BLURS = {
     QUANTISATION: "quantisation rounds small entries to 0",
 }
 """Alterations that leave some signs uncertain; facts may still read the others."""
+
+
+FACT_ONLY = "; an attack that finds the graph still finds its label"
+"""What a remedy leaves open."""
 
 
 def labels(deployment: Deployment) -> Iterator[Finding]:
@@ -41,14 +46,15 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
     blurred = [BLURS.get(way, f"no fact accounts for {way}") for way in sorted(clients.ways - sure)]
     try:
         last_bias(model, jax.tree.map(lambda leaf: np.zeros(np.shape(leaf)), deployment.params))
-        reason = "label smoothing leaves several signs negative" if loss.smoothing and not loss.masked else None
+        reason = "under label smoothing signs name no class" if loss.smoothing and not loss.masked else None
     except ConditionFailed as error:
         reason = str(error).partition(";")[0]
     if reason is None and hidden:
         reason = f"signs are not certain under {', '.join(sorted(hidden))}"
     if reason is not None:
         why = "a trained bias at the output, with a loss whose signs show classes"
-        yield Finding("labels", "closed", "No sign of the last bias shows a label.", f"{reason}.", why, by, details)
+        said = "No sign of the last bias shows a label."
+        yield Finding("labels", *_by_graph(deployment, said), f"{reason}.", why, by, details)
         return
     two = loss.classes(model.outputs) > model.outputs
     each = "the output" if model.outputs == 1 else f"each of {counted(model.outputs, 'output')}"
@@ -63,8 +69,15 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
     yield Finding(
         *("labels", "open" if blurred or several else "leaks", what),
         f"it is p - y for {each}, and p lies between 0 and 1: {'; '.join([why, *blurred])}.",
-        *("freeze the last bias" + ("" if loss.masked else ", or smooth the labels"), by, details),
+        *(f"freeze the last bias{'' if loss.masked else ', or smooth the labels'}{FACT_ONLY}", by, details),
     )
+
+
+def _by_graph(deployment: Deployment, said: str) -> tuple[Level, str]:
+    """Level and words where no fact shows the label: an attack that finds a graph finds its label too."""
+    if deployment.refusal(get_attack("census")) is not None:
+        return "closed", said
+    return "open", f"{said} The census returns that of each graph it finds."
 
 
 def _targets(deployment: Deployment, loss: Loss) -> Iterator[Finding]:
@@ -77,18 +90,18 @@ def _targets(deployment: Deployment, loss: Loss) -> Iterator[Finding]:
         reason = tasks_hidden(seen) if loss.masked else target_hidden(seen)
     one = "one gradient of one graph, a squared error, and a pooled readout that is trained as a whole"
     if reason is not None:
-        what = "No fact shows a target."
-        yield Finding("labels", "closed", what, f"{reason.partition(';')[0]}.", one, "fact:label", details)
+        shown = _by_graph(deployment, "No fact shows a target.")
+        yield Finding("labels", *shown, f"{reason.partition(';')[0]}.", one, "fact:label", details)
         return
     what = "the targets of all tasks, and which are missing" if loss.masked else "the target of the graph"
     why = (
         "the gradient of the readout's first map gives the row that enters it, hence the output o; that of the last "
-        f"bias is 2 (o - y){' over the number of tasks' * loss.masked}"
+        f"bias is 2 (o - y){' over a known number of labels' * loss.masked}"
     )
     rounded = QUANTISATION in clients.ways
     yield Finding(
         *("labels", "open" if rounded else "leaks"),
         f"The readout's gradient {'may show' if rounded else 'shows'} {what}.",
         f"{why}{'; rounding moves it' * rounded}.",
-        *("freeze the last bias, or send the gradient of several graphs", "fact:label", details),
+        *(f"freeze the last bias, or send the gradient of several graphs{FACT_ONLY}", "fact:label", details),
     )

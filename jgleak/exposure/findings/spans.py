@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from jgleak.attacks.facts.fact import LINEAR
 from jgleak.attacks.span.leak_points import leak_points
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import Finding
@@ -56,6 +57,9 @@ def spans(deployment: Deployment) -> Iterator[Finding]:
         what = "Some spans of gradients may fill their spaces: then these exclude no row."
     else:
         what = "Spans of gradients contain the rows of all nodes and exclude others."
+    changed = sorted(clients.ways - {*LINEAR})
+    if changed:
+        what = f"{what.removesuffix('.')}; under {', '.join(changed)} rows may lie outside."
     yield Finding(
         *("spans", "open", what, f"up to {entering} different rows enter ({each}); {said}."),
         "narrower layers or more nodes in an update fill them; wider layers or fewer graphs leave room"

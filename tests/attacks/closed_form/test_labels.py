@@ -249,6 +249,10 @@ def test_a_probability_less_a_label_is_at_most_one() -> None:
         and "is 3.1" in str(too_large(squares))
     )
     assert "'mse'" not in str(too_large(shown([1.5, -1.5])))
+    tasks = shown([-1.75, 0.2], "masked_bce")
+    assert "larger than 1," in str(too_large(tasks)) and "'masked_mse'" in str(too_large(tasks))
+    assert too_large(dataclasses.replace(tasks, loss="masked_bce+pos_weight:1,2")) is None
+    assert "larger than 1.5," in str(too_large(dataclasses.replace(tasks, loss="masked_bce+pos_weight:1,1.5")))
     for changed in ({"scaled": True}, {"noise": 0.3}, {"local": LocalTraining(0.1, 4), "protocol": "fedavg"}):
         assert too_large(dataclasses.replace(squares, **changed)) is None, changed
     for fits in (shown([-1.0], "bce"), shown([1.0, -1.0]), shown([-3.1], "mse"), shown([-3.1, 2.0], "masked_mse")):

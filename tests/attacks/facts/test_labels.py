@@ -13,6 +13,7 @@ from jgleak.attacks.facts.diagnosis import diagnoses
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.head import squared_target
 from jgleak.attacks.facts.registry import facts
+from jgleak.defenses import parse
 from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, NodeMLP, NodeScores, Pooled, Readout
 from jgleak.graph import Graph
@@ -56,7 +57,8 @@ def test_targets_of_several_tasks_show_with_the_missing_ones(lab: Any, widths: t
     seen = sent(lab, model, [tasks(0.5, np.nan, -2.0, 0.0)], "masked_mse")
     fact = facts(seen, lab.bare).found["label"]
     assert fact.value == pytest.approx([0.5, None, -2.0, 0.0], abs=1e-4)
-    assert fact.line.startswith("the targets of the tasks are 0.5 - -2 ")
+    assert fact.line.startswith(f"if {fact.condition}, the targets of the tasks are 0.5 - -2 ")
+    assert fact.condition == "clients minimise 'masked_mse' and the update is one whole gradient"
     several = dataclasses.replace(seen, protocol="fedavg", local=FIVE_STEPS)
     assert "in one gradient alone" in silent(lab, several)
     assert "noise hides" in silent(lab, dataclasses.replace(seen, noise=1e-9))
@@ -67,6 +69,18 @@ def test_targets_behind_readouts_per_node_and_absolute_errors_stay_hidden(lab: A
     nodes = linear(lab, 1).clone(readout=NodeMLP(MLP((8, 1))))
     assert "a pooled readout" in silent(lab, sent(lab, nodes, [1.5], "mse"))
     assert "on which side" in silent(lab, sent(lab, linear(lab, 2), [tasks(0.5, -1.0)], "masked_mae"))
+    far = sent(lab, linear(lab, 2), [tasks(9.0, -9.0)], "masked_mse")
+    assert "larger than 1" in silent(lab, dataclasses.replace(far, loss="masked_bce"))
+
+
+@pytest.mark.parametrize("defense", ["sign", "clip-inf:0.01", "clip-layer:0.1"])
+def test_a_target_rests_on_a_gradient_that_nothing_scaled(lab: Any, defense: str) -> None:
+    """What a file does not tell may have changed the length that a target is read from."""
+    model, graph = linear(lab, 1), dataclasses.replace(lab.random(6, 4), y=1.5)
+    fields: dict[str, Any] = {"loss": "mse", "defense": parse(defense), "key": jax.random.key(0)}
+    told = facts(fedsgd(model, lab.params(model), [graph], lab.bare, **fields), lab.bare).found["label"]
+    assert abs(told.value - 1.5) > 0.01
+    assert told.condition == "clients minimise 'mse' and the update is one whole gradient"
 
 
 def test_a_batch_of_tasks_shows_labels_that_occur(lab: Any) -> None:
@@ -99,7 +113,7 @@ def test_squared_errors_that_are_gradients_of_classes_are_questioned(lab: Any, d
         (because,) = (said for said in diagnoses(wrong, lab.bare) if "--loss" in said)
         assert f"of the loss {true!r} with labels of 0 and 1" in because
         line = facts(wrong, lab.bare).found["label"].line
-        assert declared != "mse" or (line.startswith("the target is ") and f"give --loss {true}" in line), line
+        assert declared != "mse" or (", the target is " in line and f"give --loss {true}" in line), line
         assert not any("--loss" in said for said in diagnoses(seen, lab.bare))
     for target in (0.3, 1.0):
         honest = sent(lab, linear(lab, 1), [tasks(target) if true == "masked_bce" else target], declared)

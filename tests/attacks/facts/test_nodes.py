@@ -217,6 +217,11 @@ def test_a_head_has_the_rank_of_its_rows(rank: int, decayed: float) -> None:
             graphs(found)
     else:
         assert graphs(found).value == rank and f"at least {rank} graphs" in graphs(found).line
+        assert graphs(found).condition is None
+        fewer = graphs(head(rank, decayed=decayed, batch_size=rank - 1))
+        assert fewer.value == rank and fewer.condition == "the update is one gradient", (
+            "or several steps of fewer graphs"
+        )
 
 
 def test_what_hides_the_rank_of_a_head() -> None:

@@ -7,7 +7,7 @@ import pytest
 from jgleak.attacks.attack import OUT_OF_TIME
 from jgleak.audit.report.rows import panels, rows
 from jgleak.audit.report.summary import FEW, NO_EVIDENCE, UNFINISHED, Summary, summary
-from jgleak.audit.report.tables import leaks
+from jgleak.audit.report.tables import leaks, shown
 from jgleak.audit.report.threat import assumptions
 from jgleak.audit.results import Audit
 
@@ -139,6 +139,13 @@ def test_facts_are_said_once_and_of_whom_they_hold() -> None:
     limits = {name: facts["Time limit"] for name, facts in own.items() if "Time limit" in facts}
     assert limits["census, no defence"] == "5 s for each client" and len(limits) == 4
     assert not set(one.shared) & {title for facts in own.values() for title in facts}
+
+
+def test_shares_of_facts_are_of_those_without_a_condition() -> None:
+    sure, doubted = {"value": 1, "exact_under": ["one gradient"]}, {"value": 1, "exact_under": [], "condition": "so"}
+    clients = ({"label": sure, "nodes": doubted}, {"label": doubted}, {"label": sure}, {"label": sure})
+    (found,) = shown(rows(audit(*(unit(number, facts=facts) for number, facts in enumerate(clients)))))
+    assert (found.clients, found.shares["label"], found.shares["nodes"], found.shares["units"]) == (4, 0.75, 0.0, 0.0)
 
 
 def test_conditions_say_how_many_rest_on_them() -> None:
