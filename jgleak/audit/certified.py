@@ -297,7 +297,5 @@ def _overclaims(certificate: Certificate, graphs: list[Graph]) -> dict[str, bool
 
 def _label(y: Any) -> Any:
     """A label from JSON, where a missing one of several tasks is null."""
-    if isinstance(y, list) and None in y:  # only tasks have missing labels
-        y = [y]
     rows = isinstance(y, list) and bool(y) and isinstance(y[0], list)
     return np.array(y, np.float64) if rows else np.array(y) if isinstance(y, list) else y

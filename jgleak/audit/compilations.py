@@ -49,13 +49,13 @@ class Counter:
         """A listener of JAX: a step has just ended."""
         if not event.startswith(_STEPS):
             return
+        now = time.monotonic()
         with self._one_by_one:
-            now = time.monotonic()
             begun = now - duration_secs
             while self.stretches and self.stretches[-1][1] > begun:
                 earlier, end = self.stretches.pop()
                 self.seconds -= end - earlier
-                begun = min(begun, earlier)
+                begun, now = min(begun, earlier), max(now, end)
             self.stretches.append((begun, now))
             self.seconds += now - begun
             self.number += event == _COMPILED

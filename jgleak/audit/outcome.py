@@ -15,8 +15,8 @@ FOUND, PART, APPROXIMATION, NOTHING = "found", "part", "approximation", "nothing
 
 
 DEGREE = (
-    "the schema states that {0!r} is the number of neighbours in the graph, so nodes with another number of neighbours "
-    "are excluded; a degree that counts others too (of a molecule one that counts hydrogens, as RDKit's, PyTorch "
+    "the schema states that {0!r} is the number of neighbours in the graph, so attacks leave nodes with another number "
+    "out; a degree that counts others too (of a molecule one that counts hydrogens, as RDKit's, PyTorch "
     "Geometric's from_smiles and OGB's) is a different number: leave 'degree' out of the schema, or use --features pyg "
     "or ogb for such molecules"
 )

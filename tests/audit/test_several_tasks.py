@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from jgleak.audit.certified import graph_of, read
+from jgleak.audit.certified import read
 from jgleak.audit.grid import read_grid
 from jgleak.audit.plan import plan
 from jgleak.audit.round import client
@@ -36,12 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def jgleak(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments))
-
-
-@pytest.mark.parametrize("y", [[1.75, None, 0.3], [[1.75, None, 0.3]]])
-def test_missing_labels_of_a_document_are_null(y: list[Any]) -> None:
-    labels = graph_of({"x": [[0]], "edges": [], "y": y}).y
-    np.testing.assert_array_equal(np.asarray(labels, float), [[1.75, np.nan, 0.3]])
 
 
 @pytest.mark.long

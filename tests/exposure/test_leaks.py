@@ -317,6 +317,7 @@ def test_where_signs_name_no_label_the_graph_may_show_it(deployment: Deployment)
     [
         (Pooled("mean", MLP((1,))), "mse", 1.25),
         (Pooled("sum", MLP((16, 1))), None, -2.0),
+        (Pooled("mean,sum", MLP((16, 1))), None, -2.0),
         (Pooled("mean", MLP((16, 3))), "masked_mse", np.array([[0.5, np.nan, -1.0]])),
     ],
 )
@@ -329,8 +330,9 @@ def test_targets_of_a_regression_show_in_one_gradient(readout: Pooled, loss: str
     np.testing.assert_allclose(np.array(read, float), np.ravel(y), atol=1e-3)
     assert finding.level == "leaks" and finding.shown_by == "fact:label" and "2 (o - y)" in finding.why
     assert ("tasks" in finding.what) == (loss == "masked_mse") == ("number of labels" in finding.why)
+    assert ("freeze" in finding.instead) == (readout.maps == 1), "behind two maps a kernel shows what the bias does"
     rounded = only("labels", deployment.changed(clients=Clients(loss=loss, defense="float16")))
-    assert rounded.level == "open" and "may show" in rounded.what and "rounding" in rounded.why
+    assert rounded.what.startswith("No fact shows a target")
 
 
 @pytest.mark.parametrize(
@@ -348,8 +350,10 @@ def test_targets_that_no_fact_shows(clients: Clients) -> None:
     model = pooled().clone(readout=Pooled("mean", MLP((16, 1))))
     deployment = Deployment(model, SPACE, clients)
     finding = only("labels", deployment)
-    assert finding.what.startswith("No fact shows a target") and finding.instead
-    assert (finding.level == "open") == (deployment.refusal(get_attack("census")) is None) == ("census" in finding.what)
+    assert finding.what.startswith("No fact shows a target")
+    by_graph = deployment.refusal(get_attack("census")) is None
+    assert (finding.level == "open") == by_graph == ("census" in finding.what) == (finding.shown_by == "attack:census")
+    assert bool(finding.instead) == (not by_graph), "what would open it is no remedy of what is open"
     masked = deployment.loss.startswith("masked")
     graphs = [dataclasses.replace(g, y=np.array([[0.5]]) if masked else 0.5) for g in GRAPHS[: clients.batch_size]]
     sending: dict[str, Any] = {"defense": clients.protection, "key": jax.random.key(0)}

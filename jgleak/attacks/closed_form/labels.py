@@ -12,7 +12,7 @@ from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.task_labels import task_labels
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
-from jgleak.gnn import GNN, Params
+from jgleak.gnn import GNN, Params, Pooled
 
 
 def last_bias(model: GNN, update: Params) -> Float[np.ndarray, "... C"]:
@@ -117,20 +117,24 @@ def contradiction(observation: Observation) -> str | None:
     return None
 
 
-SQUARES = {"bce": "a squared error (one output: 'mse')", "masked_bce": "a squared error ('masked_mse')"}
+SQUARES = {
+    "bce": "a squared error (one output: 'mse')",
+    "masked_bce": "a squared error ('masked_mse'), or weighted (pos_weight)",
+}
 """What takes the place of losses of labels 0 and 1 where these cannot be."""
 
 
 def too_large(observation: Observation) -> str | None:
     """The last bias's gradient in words, where cross-entropy or BCE cannot make it: an entry is a probability less a
-    label, or a mean of such, and so at most 1 in one gradient (of weighted labels 1 their weight); None: it can."""
+    label, or a mean of such, and so at most 1 in one gradient (or ``pos_weight``, where that is more); None: it can."""
     loss, gradient = Loss.of(observation.loss), observation.model.output_bias(observation.update)
     if loss.name not in ("ce", "bce", "masked_bce") or gradient is None or observation.scaled:
         return None
-    if observation.adaptive or observation.steps > 1:
+    curved = observation.model.readout.passes_states and observation.model.layers[-1].act == "gelu"
+    if observation.adaptive or observation.steps > 1 or curved:  # GELU is steeper than 1 in places
         return None
     largest, most = float(np.max(np.abs(gradient))), max((1.0, *loss.pos_weight))
-    if largest <= most + ROUNDED + CERTAIN * (observation.noise or 0.0):
+    if largest <= most * (1.0 + ROUNDED) + CERTAIN * (observation.noise or 0.0):
         return None
     squares = SQUARES.get(loss.name, "another loss")
     return (
@@ -198,9 +202,9 @@ def infer_target(observation: Observation) -> float:
     gradient of the last bias is ``2 (o - y)``.
 
     Raises:
-      ConditionFailed: ``target_hidden`` says why, or the gradient is zero.
+      ConditionFailed: ``target_hidden`` or ``row_hidden`` says why, or the gradient is zero.
     """
-    reason = target_hidden(observation)
+    reason = target_hidden(observation) or row_hidden(observation)
     if reason is not None:
         raise ConditionFailed(reason)
     gradient = float(last_bias(observation.model, observation.update)[0])
@@ -212,7 +216,7 @@ def infer_target(observation: Observation) -> float:
 def target_hidden(observation: Observation) -> str | None:
     """Why a regression's target does not follow from the update, or None; a zero gradient apart."""
     readout = observation.model.readout
-    if observation.loss != "mse" or not readout.pools or observation.batch_size > 1:
+    if observation.loss != "mse" or not isinstance(readout, Pooled) or observation.batch_size > 1:
         return "the target shows only with one graph, squared error and a pooled readout"
     if observation.protocol == "fedavg" or observation.scaled:
         return "the target shows only in the length of one gradient, and the client sent the sum of steps or clipped it"
@@ -222,6 +226,14 @@ def target_hidden(observation: Observation) -> str | None:
         return "the client drops entries between the readout's maps at random; give the target"
     if observation.pruned:  # noise that was added later hides which entries were left out
         return "entries of the update were pruned, so the output need not follow; give the target"
+    return None
+
+
+def row_hidden(observation: Observation) -> str | None:
+    """Why the row that entered a pooled readout does not show, or None."""
+    readout = observation.model.readout
+    if readout.maps > 1 and not np.any(readout.first(observation.model.readout_of(observation.update))["bias"]):
+        return "no unit behind the pooling is on, so the row that entered does not show; give the labels"
     return None
 
 
@@ -242,9 +254,11 @@ def infer_tasks(observation: Observation) -> Float[np.ndarray, " T"]:
     ``infer_target``.
 
     Raises:
-      ConditionFailed: ``tasks_hidden`` says why.
+      ConditionFailed: ``tasks_hidden`` says why, or ``row_hidden`` under ``masked_mse``.
     """
     reason = tasks_hidden(observation)
+    if reason is None and Loss.of(observation.loss).name == "masked_mse":
+        reason = row_hidden(observation)
     if reason is not None:
         raise ConditionFailed(reason)
     model, loss = observation.model, Loss.of(observation.loss)
@@ -269,7 +283,7 @@ def tasks_hidden(observation: Observation, noise: float | None = None) -> str | 
         return "an entry that pruning left out looks like a missing task label"
     if loss.name == "masked_mae":
         return "the gradient of an absolute error shows on which side of the output a target lies, and no more"
-    if loss.name == "masked_mse" and (not readout.pools or observation.protocol == "fedavg"):
+    if loss.name == "masked_mse" and (not isinstance(readout, Pooled) or observation.protocol == "fedavg"):
         return "targets show only in one gradient of a pooled readout"
     if loss.name == "masked_mse" and readout.dropout:
         return "the client drops entries between the readout's maps at random, so its outputs do not follow"

@@ -280,8 +280,8 @@ def _squares(evidence: Evidence) -> Iterator[str]:
     else:  # a multiple of one gradient is as well a gradient of the other loss
         factor = fit(evidence, Loss(classes)).factor
         yield (
-            f"{said} {target:.6g}: {instead}. Otherwise {_another_scale(evidence.observation, factor)}; or the update "
-            "belongs to other parameters"
+            f"{said} {target:.6g}: {instead}. At the same time {_another_scale(evidence.observation, factor)}; or the "
+            "update belongs to other parameters"
         )
 
 

@@ -51,7 +51,7 @@ def label(evidence: Evidence) -> Fact:
     """The class of the client's graph, its labels of several tasks, or its regression target.
 
     The last bias gets ``p - 1[class]`` (or ``p_t - y_t`` for a task): below zero for the class alone, above for others,
-    in every step; zero where a task has no label.
+    in every step; zero where a task has no label. A target has a condition, since the length of a gradient shows it.
 
     Raises:
       Silent: a batch, another task, or signs that are not certain.
@@ -232,7 +232,7 @@ def _tasks(evidence: Evidence, loss: Loss) -> Fact:
 
 def _binary_tasks(evidence: Evidence, before: str = "", under: tuple[str, ...] = SIGNS) -> Fact:
     gradient, doubt = _bias(evidence)
-    reason = None if evidence.decay else too_large(evidence.observation)
+    reason = too_large(evidence.observation) if evidence.decay == 0.0 else None
     if reason is not None:
         raise Silent(reason)
     if evidence.decay:  # a missing label's entry is rounding, a present one's is far above it

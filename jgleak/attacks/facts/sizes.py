@@ -9,8 +9,8 @@ from jgleak.federated.knowledge import Knowledge
 from jgleak.plural import counted
 
 
-def too_small(shown: Facts, knowledge: Knowledge, graphs: int) -> Iterator[str]:
-    """A sentence where the update has more nodes, or another number of them, than it was told to have.
+def refuted_sizes(shown: Facts, knowledge: Knowledge, graphs: int) -> Iterator[str]:
+    """A sentence where the update's graphs have more nodes, or another number of them, than was told.
 
     Args:
       shown: what the update shows by itself; facts that hold under a condition refute nothing.

@@ -10,7 +10,14 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Num, UInt32
 
-from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target, infer_tasks, tasks_hidden
+from jgleak.attacks.closed_form.labels import (
+    infer_label,
+    infer_node_labels,
+    infer_target,
+    infer_tasks,
+    row_hidden,
+    tasks_hidden,
+)
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.matching.leaves import Untrained, compressed, kept
 from jgleak.attacks.relaxations import Group, groups
@@ -286,6 +293,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     if knowledge.labels is not None or not Loss.of(observation.loss).masked:
         return None
     reason = tasks_hidden(observation, knowledge.noise)
+    if reason is None and observation.loss.startswith("masked_mse"):
+        reason = row_hidden(observation)
     return None if reason is None else f"{reason}, and gradient matching needs the labels; give them (--know labels)"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,7 +14,7 @@ from jgleak.attacks.facts.fact import BATCH, DECAY, NOISE, ONE, PRUNING, QUANTIS
 from jgleak.attacks.facts.labels import SIGNS
 from jgleak.attacks.registry import get_attack
 from jgleak.exposure.deployment import Deployment
-from jgleak.exposure.finding import Finding, Level
+from jgleak.exposure.finding import Finding
 from jgleak.federated.loss import Loss
 from jgleak.plural import counted
 
@@ -53,8 +54,7 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
         reason = f"signs are not certain under {', '.join(sorted(hidden))}"
     if reason is not None:
         why = "a trained bias at the output, with a loss whose signs show classes"
-        said = "No sign of the last bias shows a label."
-        yield Finding("labels", *_by_graph(deployment, said), f"{reason}.", why, by, details)
+        yield _unread(deployment, "No sign of the last bias shows a label.", f"{reason}.", why, by, details)
         return
     two = loss.classes(model.outputs) > model.outputs
     each = "the output" if model.outputs == 1 else f"each of {counted(model.outputs, 'output')}"
@@ -73,35 +73,32 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
     )
 
 
-def _by_graph(deployment: Deployment, said: str) -> tuple[Level, str]:
-    """Level and words where no fact shows the label: an attack that finds a graph finds its label too."""
+def _unread(deployment: Deployment, what: str, why: str, opens: str, by: str, details: dict[str, Any]) -> Finding:
+    """What no fact shows. An attack that finds a graph finds its label too, whatever hides the label from facts."""
     if deployment.refusal(get_attack("census")) is not None:
-        return "closed", said
-    return "open", f"{said} The census returns that of each graph it finds."
+        return Finding("labels", "closed", what, why, opens, by, details)
+    what = f"{what} The census returns that of each graph it finds."
+    return Finding("labels", "open", what, why, "", "attack:census", details)
 
 
 def _targets(deployment: Deployment, loss: Loss) -> Iterator[Finding]:
     """The targets of one graph, which one gradient shows and no other update."""
     seen, clients = deployment.seen, deployment.clients
     details = {"outputs": deployment.model.outputs, "loss": str(loss), "ways": sorted(clients.ways)}
-    if seen is None or clients.local is not None or not clients.ways <= {ONE, QUANTISATION}:
+    if seen is None or clients.local is not None or clients.ways != {ONE}:
         reason = "the target shows in the length of one gradient of one graph, which clients do not send as it is"
     else:
         reason = tasks_hidden(seen) if loss.masked else target_hidden(seen)
-    one = "one gradient of one graph, a squared error, and a pooled readout that is trained as a whole"
     if reason is not None:
-        shown = _by_graph(deployment, "No fact shows a target.")
-        yield Finding("labels", *shown, f"{reason.partition(';')[0]}.", one, "fact:label", details)
+        opens = "one gradient of one graph, a squared error, and a pooled readout that is trained as a whole"
+        why = f"{reason.partition(';')[0]}."
+        yield _unread(deployment, "No fact shows a target.", why, opens, "fact:label", details)
         return
     what = "the targets of all tasks, and which are missing" if loss.masked else "the target of the graph"
     why = (
         "the gradient of the readout's first map gives the row that enters it, hence the output o; that of the last "
-        f"bias is 2 (o - y){' over a known number of labels' * loss.masked}"
+        f"bias is 2 (o - y){' over a known number of labels' * loss.masked}."
     )
-    rounded = QUANTISATION in clients.ways
-    yield Finding(
-        *("labels", "open" if rounded else "leaks"),
-        f"The readout's gradient {'may show' if rounded else 'shows'} {what}.",
-        f"{why}{'; rounding moves it' * rounded}.",
-        *(f"freeze the last bias, or send the gradient of several graphs{FACT_ONLY}", "fact:label", details),
-    )
+    one_map = deployment.model.readout.maps == 1  # behind two the gradient of the last kernel shows the same
+    instead = f"{'freeze the last bias, or ' * one_map}send the gradient of several graphs{FACT_ONLY}"
+    yield Finding("labels", "leaks", f"The readout's gradient shows {what}.", why, instead, "fact:label", details)

@@ -110,6 +110,16 @@ def test_what_hides_a_target_is_named(lab: Any) -> None:
     met = dataclasses.replace(seen, update=jax.tree.map(np.zeros_like, seen.update))
     with pytest.raises(ConditionFailed, match="already equals the target"):
         infer_target(met)
+    dead = lab.model(hidden=8, classes=1).clone(readout=Pooled("mean", MLP((5, 1))))
+    params = lab.params(dead)
+    params["readout"]["mlp"]["linears_0"]["bias"] -= 1e3
+    with pytest.raises(ConditionFailed, match="no unit behind the pooling is on"):
+        infer_target(fedsgd(dead, params, [graph], lab.space, loss="mse"))
+    tasks = dead.clone(readout=Pooled("mean", MLP((5, 2))))
+    params, two = lab.params(tasks), dataclasses.replace(graph, y=np.array([[1.0, 2.0]], np.float32))
+    params["readout"]["mlp"]["linears_0"]["bias"] -= 1e3
+    with pytest.raises(ConditionFailed, match="no unit behind the pooling is on"):
+        infer_tasks(fedsgd(tasks, params, [two], lab.space, loss="masked_mse"))
     fixed = model.clone(frozen=("readout",))
     with pytest.raises(ConditionFailed, match="are frozen"):
         infer_target(fedsgd(fixed, lab.params(fixed), [graph], lab.space, loss="mse"))

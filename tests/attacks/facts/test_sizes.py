@@ -8,7 +8,7 @@ import pytest
 
 from jgleak.attacks.facts.fact import ONE, Fact, Facts
 from jgleak.attacks.facts.registry import facts
-from jgleak.attacks.facts.sizes import too_small
+from jgleak.attacks.facts.sizes import refuted_sizes
 from jgleak.federated import Knowledge
 
 LEAST = Fact("different_nodes", 5, (ONE,), "at least 5 nodes")
@@ -39,7 +39,7 @@ def test_a_size_that_the_update_refutes_is_named(
     lab: Any, told: dict[str, Any], graphs: int, found: list[Fact], said: str | None
 ) -> None:
     shown = Facts({fact.name: fact for fact in found}, {})
-    assert list(too_small(shown, Knowledge(lab.space, **told), graphs)) == ([] if said is None else [said])
+    assert list(refuted_sizes(shown, Knowledge(lab.space, **told), graphs)) == ([] if said is None else [said])
 
 
 def test_no_true_size_is_refuted(lab: Any) -> None:
@@ -47,6 +47,6 @@ def test_no_true_size_is_refuted(lab: Any) -> None:
     for seed in range(10):
         graph = lab.random(3 + seed, seed)
         shown = facts(lab.observe(model, graph), lab.space)
-        assert not list(too_small(shown, Knowledge(lab.space, n=graph.n), 1))
+        assert not list(refuted_sizes(shown, Knowledge(lab.space, n=graph.n), 1))
         if shown.found["different_nodes"].value > 1:
-            assert list(too_small(shown, Knowledge(lab.space, n=1), 1))
+            assert list(refuted_sizes(shown, Knowledge(lab.space, n=1), 1))

@@ -131,7 +131,7 @@ def _shortest(null: Float[np.ndarray, "k q"], block: int) -> Float[np.ndarray, "
     """The vector of the cone with the smallest sum that has one such block; None where there is none.
 
     Rounding of the basis makes the programme's solution inexact; so only its zeros are kept, and the vector is solved
-    for.
+    for. A vertex has a zero for each dimension but one.
     """
     at_least = np.full(len(null), ABSENT)
     found = linprog(
