@@ -230,10 +230,14 @@ def target_hidden(observation: Observation) -> str | None:
 
 
 def row_hidden(observation: Observation) -> str | None:
-    """Why the row that entered a pooled readout does not show, or None."""
+    """Why the row that entered a pooled readout does not show, or None; losses whose signs tell labels need none."""
     readout = observation.model.readout
-    if readout.maps > 1 and not np.any(readout.first(observation.model.readout_of(observation.update))["bias"]):
-        return "no unit behind the pooling is on, so the row that entered does not show; give the labels"
+    if (
+        Loss.of(observation.loss).regression
+        and readout.maps > 1
+        and not np.any(readout.first(observation.model.readout_of(observation.update))["bias"])
+    ):
+        return "no unit behind the pooling is on, so the row that entered does not show"
     return None
 
 
@@ -254,11 +258,9 @@ def infer_tasks(observation: Observation) -> Float[np.ndarray, " T"]:
     ``infer_target``.
 
     Raises:
-      ConditionFailed: ``tasks_hidden`` says why, or ``row_hidden`` under ``masked_mse``.
+      ConditionFailed: ``tasks_hidden`` says why, or ``row_hidden``.
     """
-    reason = tasks_hidden(observation)
-    if reason is None and Loss.of(observation.loss).name == "masked_mse":
-        reason = row_hidden(observation)
+    reason = tasks_hidden(observation) or row_hidden(observation)
     if reason is not None:
         raise ConditionFailed(reason)
     model, loss = observation.model, Loss.of(observation.loss)

@@ -292,9 +292,7 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why no gradient can be matched here, or None."""
     if knowledge.labels is not None or not Loss.of(observation.loss).masked:
         return None
-    reason = tasks_hidden(observation, knowledge.noise)
-    if reason is None and observation.loss.startswith("masked_mse"):
-        reason = row_hidden(observation)
+    reason = tasks_hidden(observation, knowledge.noise) or row_hidden(observation)
     return None if reason is None else f"{reason}, and gradient matching needs the labels; give them (--know labels)"
 
 

@@ -23,8 +23,9 @@ from jgleak.attacks.closed_form.labels import (
     too_large,
 )
 from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.matching.problem import unsupported
 from jgleak.defenses import parse
-from jgleak.federated import LocalTraining, Observation, fedsgd
+from jgleak.federated import Knowledge, LocalTraining, Observation, fedsgd
 from jgleak.federated.client import node_gradients, target_gradient
 from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, Layer, LayerNorm, NodeMLP, NodeScores, Pooled
 from jgleak.graph import Graph
@@ -118,8 +119,12 @@ def test_what_hides_a_target_is_named(lab: Any) -> None:
     tasks = dead.clone(readout=Pooled("mean", MLP((5, 2))))
     params, two = lab.params(tasks), dataclasses.replace(graph, y=np.array([[1.0, 2.0]], np.float32))
     params["readout"]["mlp"]["linears_0"]["bias"] -= 1e3
+    unlit = fedsgd(tasks, params, [two], lab.space, loss="masked_mse")
     with pytest.raises(ConditionFailed, match="no unit behind the pooling is on"):
-        infer_tasks(fedsgd(tasks, params, [two], lab.space, loss="masked_mse"))
+        infer_tasks(unlit)
+    assert "no unit behind the pooling is on, so" in str(unsupported(unlit, Knowledge(lab.space)))
+    signs = fedsgd(tasks, params, [dataclasses.replace(two, y=two.y % 2)], lab.space, loss="masked_bce")
+    np.testing.assert_array_equal(infer_tasks(signs), [1.0, 0.0], "signs need no row")
     fixed = model.clone(frozen=("readout",))
     with pytest.raises(ConditionFailed, match="are frozen"):
         infer_target(fedsgd(fixed, lab.params(fixed), [graph], lab.space, loss="mse"))
@@ -268,6 +273,15 @@ def test_a_probability_less_a_label_is_at_most_one() -> None:
     for fits in (shown([-1.0], "bce"), shown([1.0, -1.0]), shown([-3.1], "mse"), shown([-3.1, 2.0], "masked_mse")):
         assert too_large(fits) is None
     assert too_large(dataclasses.replace(squares, noise=0.2)) is not None
+
+
+@pytest.mark.parametrize(("act", "bounded"), [("sigmoid", True), ("gelu", False)])
+def test_a_slope_above_1_leaves_the_last_bias_unbounded(lab: Any, act: str, bounded: bool) -> None:
+    graph = dataclasses.replace(lab.random(7, 2), y=np.array([0, 3, 1, 1, 2, 0, 3]))
+    model = lab.model(conv="gcn", hidden=8, classes=4, readout="node_scores", bias=True, act=act, last_act=True)
+    seen = target_gradient(model, lab.params(model), [graph], lab.space, loss="ce")
+    far = dataclasses.replace(seen, update=jax.tree.map(lambda leaf: 100.0 * leaf, seen.update))
+    assert (too_large(far) is not None) == bounded
 
 
 def test_noise_may_have_made_a_sign_and_zeros_say_nothing_then() -> None:
