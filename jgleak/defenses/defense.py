@@ -150,6 +150,13 @@ class Defense:
         return after[0] if any(noises) else None
 
     @property
+    def distorting(self) -> tuple[Step, ...]:
+        """The steps that may leave neither the gradient's direction nor noise of known size around it: they cut
+        entries or leave them out, send signs alone, or disturb activations."""
+        kinds = [(step, step.kind) for step in self.steps]
+        return tuple(step for step, kind in kinds if kind.drops or (kind.deviation is None and not kind.scales))
+
+    @property
     def scales(self) -> bool:
         """The update may leave shorter than the gradient is."""
         return any(step.kind.scales for step in self.steps)

@@ -70,6 +70,25 @@ def test_attacks_by_spans_that_may_be_full_are_said_to_find_nothing_then() -> No
     assert spans.what.startswith("Some spans") and "nothing" not in standing(later)["census"].what
 
 
+@pytest.mark.parametrize(
+    ("defense", "changes"),
+    [
+        ("", ""),
+        ("clip:0.1+gaussian:0.001", ""),
+        ("quantise:8+float16", ""),
+        ("sign", "sign"),
+        ("percentile:10.0+clip-inf:0.01", "percentile:10.0 or clip-inf:0.01"),
+        ("sparse-vector:0.1+laplace:0.1", "sparse-vector:0.1"),
+        ("activations:0.1", "activations:0.1"),
+    ],
+)
+def test_attacks_by_spans_are_said_to_find_nothing_behind_what_leaves_no_gradient(defense: str, changes: str) -> None:
+    found = standing(Deployment(pooled(), SPACE, Clients(defense=defense)))
+    said = f"census finds nothing in an update that {changes} changed"
+    assert (said in found["census"].what) == ("changed" in found["census"].what) == bool(changes)
+    assert "changed" not in found["dlg"].what
+
+
 @pytest.mark.parametrize("lit", [0.0, 100.0])
 def test_units_that_graphs_leave_dark_are_counted_at_given_weights(lit: float) -> None:
     """Of three graphs each must leave 2 dark for the others and 8 to be told from chance."""

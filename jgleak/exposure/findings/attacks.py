@@ -57,7 +57,7 @@ def _finding(deployment: Deployment, group: Mapping[str, Standing]) -> Finding:
     if standing.refusal is None:
         dark = dark_units(deployment) if "census" in group else DarkUnits()
         few = "census will hardly find a graph: at these weights random ones leave too few units dark" * dark.few
-        buts = [but for but in (_crowded(deployment, group), few) if but]
+        buts = [but for but in (_crowded(deployment, group), _distorted(deployment, group), few) if but]
         hardly = f", but {'; and '.join(buts)}" if buts else ""
         told = f"given {' and '.join(NEEDS[need] for need in standing.needs)}, " if standing.needs else ""
         return Finding(
@@ -90,4 +90,16 @@ def _crowded(deployment: Deployment, group: Mapping[str, Standing]) -> str:
     return (
         f"{' and '.join(named)} {find} nothing where more than {found.most} of up to {found.rows} rows differ: no "
         "check of nodes has room for them"
+    )
+
+
+def _distorted(deployment: Deployment, group: Mapping[str, Standing]) -> str:
+    """Where attacks apply that find nothing behind a defence that leaves no gradient with noise of known size."""
+    named, steps = [name for name in SPANNED if name in group], deployment.clients.protection.distorting
+    if not named or not steps:
+        return ""
+    find, look = ("finds", "it looks") if len(named) == 1 else ("find", "they look")
+    return (
+        f"{' and '.join(named)} {find} nothing in an update that {' or '.join(map(str, steps))} changed: {look} for an "
+        "exact gradient, or for one with noise of known size"
     )
