@@ -26,7 +26,7 @@ from jgleak.audit.recorded.truth import truths
 from jgleak.features import FeatureSpace
 from jgleak.federated import Knowledge, Observation, load
 from jgleak.graph import Graph
-from jgleak.metrics import match_graphs, score, truth_in_set
+from jgleak.metrics import match_graphs, same_label, score, truth_in_set
 from jgleak.smiles import Smiles, smiles
 from jgleak.version import __version__
 
@@ -60,11 +60,13 @@ class Asked:
 
 
 class Beside(NamedTuple):
-    """The answer compared with the truth: all graphs are exact; all are among the listed ones; their mean GSM-2."""
+    """The answer compared with the truth: all graphs are exact; all are among the listed ones; their mean GSM-2; all
+    labels that can be compared are right (None: none can)."""
 
     exact: bool
     truth_in_set: bool
     gsm2: float
+    label: bool | None
 
 
 class Inverted(NamedTuple):
@@ -155,16 +157,20 @@ def beside_truth(private: Sequence[Graph], found: Reconstruction, space: Feature
     alike = len(private) == size
     if alike and size == 1:
         one = score(private[0], found.best, space, tolerance=tolerance)
-        return Beside(one.exact, truth_in_set(private[0], found.graphs, tolerance=tolerance), one.gsm2)
+        listed = truth_in_set(private[0], found.graphs, tolerance=tolerance)
+        label = None if found.best is None else same_label(private[0], found.best, tolerance=REAL_TOLERANCE)
+        return Beside(one.exact, listed, one.gsm2, label)
     order = match_graphs(private, found.graphs, space).tolist() if found.graphs else [len(found.graphs)] * len(private)
-    scores, listed = [], []
+    scores, listed, labels = [], [], []
     for truth, own in zip(private, order, strict=True):
         best = found.graphs[own] if own < len(found.graphs) else None
         lists = found.members[own].graphs if best is not None and found.members else () if best is None else (best,)
         scores.append(score(truth, best, space, tolerance=tolerance))
         listed.append(truth_in_set(truth, lists, tolerance=tolerance))
+        labels.append(None if best is None else same_label(truth, best, tolerance=REAL_TOLERANCE))
     exact, mean = all(one.exact for one in scores), sum(one.gsm2 for one in scores) / len(scores)
-    return Beside(alike and exact, alike and all(listed), mean)
+    compared = [label for label in labels if label is not None]
+    return Beside(alike and exact, alike and all(listed), mean, all(compared) if compared else None)
 
 
 def _molecule(graph: Graph, space: FeatureSpace) -> Smiles | None:

@@ -150,6 +150,8 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
 
 def _label_text(graph: Graph) -> str:
     """The label, or the labels of several tasks, ``-`` where one is missing."""
+    if graph.y is None:
+        return "label unknown"
     if not isinstance(graph.y, np.ndarray) or graph.y.ndim != 2:
         return f"label {graph.y}"
     return f"labels {' '.join('-' if np.isnan(y) else f'{y:g}' for y in graph.y[0].tolist())}"

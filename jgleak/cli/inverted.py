@@ -115,8 +115,9 @@ def line(record: Mapping[str, Any]) -> str:
 
 
 def _truth(beside: Mapping[str, Any]) -> str:
+    label = {None: "", True: ", the label too", False: ", but the label is wrong"}[beside["label"]]
     if beside["exact"]:
-        return "exact"
+        return f"exact{label}"
     return "the truth is listed, but not first" if beside["truth_in_set"] else f"not exact (GSM-2 {beside['gsm2']:.2f})"
 
 

@@ -20,6 +20,7 @@ from jgleak.metrics.gsm import gsm as gsm
 from jgleak.metrics.intervals import Interval as Interval
 from jgleak.metrics.intervals import bootstrap as bootstrap
 from jgleak.metrics.intervals import rate as rate
+from jgleak.metrics.labels import same_label as same_label
 from jgleak.metrics.matching import Matching as Matching
 from jgleak.metrics.matching import aggregates as aggregates
 from jgleak.metrics.matching import match as match

@@ -3,6 +3,7 @@ another."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -440,11 +441,20 @@ def test_a_failed_write_and_a_missing_size_among_several_files(folder: Path, mon
 def test_an_answer_for_another_number_of_graphs_is_not_the_truth(folder: Path) -> None:
     first, second, _ = DATA.graphs
     pair, one = Reconstruction((first, second), 0.0, "match"), Reconstruction((first,), 0.0, "match")
-    assert beside_truth([first, second], pair, DATA.space, 2) == (True, True, 1.0)
+    assert beside_truth([first, second], pair, DATA.space, 2) == (True, True, 1.0, True)
     for private, found, size in (([first], pair, 2), ([first, second], one, 1)):
         told = beside_truth(private, found, DATA.space, size)
         assert (told.exact, told.truth_in_set) == (False, False) and 0.5 <= told.gsm2 <= 1.0
-    assert beside_truth([first], Reconstruction((), None, "time"), DATA.space, 4) == (False, False, 0.0)
+    assert beside_truth([first], Reconstruction((), None, "time"), DATA.space, 4) == (False, False, 0.0, None)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_wrong_label_beside_the_right_graph_is_said(batch: bool) -> None:
+    truths = DATA.graphs[: 1 + batch]
+    for change, told in ((lambda y: 1 - y, False), (lambda y: y, True), (lambda _: None, None)):
+        graphs = tuple(dataclasses.replace(graph, y=change(graph.y)) for graph in truths)
+        seen = beside_truth(truths, Reconstruction(graphs, 0.0, "match"), DATA.space, len(truths))
+        assert seen.exact and seen.label is told
 
 
 @pytest.mark.parametrize("late", [True, False])
