@@ -44,7 +44,10 @@ def not_in_evaluation_mode(observation: Observation) -> str | None:
 
 
 def _words(name: str, *, zero: bool) -> str:
-    what = "different: the running statistics are not those with which the gradient was taken"
+    what = (
+        "different: the running statistics are not those with which the gradient was taken, or a defence changed its "
+        "entries (then say so: Client(noise=..), Client(pruned=True))"
+    )
     if zero:
         what = "zero: the norm was in training mode when the gradient was taken"
     return (
