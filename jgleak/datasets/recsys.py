@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import h5py
 import numpy as np
 from jaxtyping import Float
 
@@ -102,6 +101,8 @@ def _mgcnn(name: str, matrix: _Matrix, path: str | Path | None) -> RatingSplit:
 
 def _dense(file: Path, key: Literal["M", "Otraining", "Otest"]) -> Float[np.ndarray, "users items"]:
     """One matrix of a MATLAB v7.3 file; MATLAB stores by column, so HDF5 shows it transposed."""
+    import h5py  # here, since graphs' data sets do without it
+
     try:
         with h5py.File(file) as content:
             if key not in content:

@@ -1,4 +1,8 @@
-"""Means with their intervals: bootstrap ones, as GRAIN reports them (section 6.4), and exact ones of rates."""
+"""Means with their intervals: bootstrap ones, as GRAIN reports them (section 6.4), and exact ones of rates.
+
+Both are those of ``scipy.stats``, up to rounding. That is not used, since its import takes longer than all intervals of
+an attack's summary.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import betaincinv
 
 BATCH_ENTRIES = 4_000_000
 """Resampled entries held in memory at once."""
@@ -40,18 +45,11 @@ def bootstrap(
     mean = float(values.mean())
     if values.size == 1 or np.isnan(mean):
         return Interval(mean, mean, mean)
-    from scipy import stats  # here, since it takes longer to import than a command's help to print
-
-    interval = stats.bootstrap(
-        (values,),
-        np.mean,
-        n_resamples=resamples,
-        batch=max(1, BATCH_ENTRIES // values.size),
-        confidence_level=level,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return Interval(mean, float(interval.low), float(interval.high))
+    rng, batch = np.random.default_rng(seed), max(1, BATCH_ENTRIES // values.size)
+    sizes = [min(batch, resamples - done) for done in range(0, resamples, batch)]
+    means = np.concatenate([values[rng.integers(0, values.size, (size, values.size))].mean(axis=-1) for size in sizes])
+    low, high = np.quantile(means, ((1.0 - level) / 2.0, (1.0 + level) / 2.0))
+    return Interval(mean, float(low), float(high))
 
 
 def rate(values: Sequence[float] | Float[np.ndarray, " k"], *, resamples: int = 10_000, seed: int = 0) -> Interval:
@@ -70,7 +68,7 @@ def rate(values: Sequence[float] | Float[np.ndarray, " k"], *, resamples: int = 
         raise ValueError("values: a rate is the mean of values in [0, 1]; take bootstrap for others")
     if values.ndim != 1 or values.size == 0 or not np.all(np.minimum(np.abs(values), np.abs(values - 1.0)) <= ROUNDING):
         return bootstrap(values, resamples=resamples, seed=seed)
-    from scipy import stats
-
-    ends = stats.binomtest(int(np.round(values).sum()), values.size).proportion_ci(0.95, "exact")
-    return Interval(float(values.mean()), float(ends.low), float(ends.high))
+    ones, zeros = int(np.round(values).sum()), int(np.round(1.0 - values).sum())
+    low = betaincinv(ones, zeros + 1, 0.025) if ones else 0.0
+    high = betaincinv(ones + 1, zeros, 0.975) if zeros else 1.0
+    return Interval(float(values.mean()), float(low), float(high))

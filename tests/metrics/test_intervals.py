@@ -6,8 +6,26 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from jgleak.metrics import intervals
 from jgleak.metrics.intervals import Interval, bootstrap, rate
+
+
+@pytest.mark.parametrize("entries", [4_000_000, 2_000])
+def test_intervals_are_those_of_scipy(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one batch of resamples or in several, as many as a batch's entries allow."""
+    monkeypatch.setattr(intervals, "BATCH_ENTRIES", entries)
+    values = np.random.default_rng(4).random(37)
+    wanted = stats.bootstrap(
+        (values,), np.mean, n_resamples=999, batch=entries // 37, confidence_level=0.9, method="percentile",
+        rng=np.random.default_rng(5),
+    ).confidence_interval  # fmt: skip
+    ours = bootstrap(values, resamples=999, level=0.9, seed=5)
+    assert (ours.low, ours.high) == pytest.approx((wanted.low, wanted.high), rel=1e-14)
+    for ones, zeros in ((1, 0), (0, 1), (3, 4), (17, 1)):
+        found, exact = rate([1.0] * ones + [0.0] * zeros), stats.binomtest(ones, ones + zeros).proportion_ci()
+        assert (found.low, found.high) == pytest.approx((exact.low, exact.high), rel=1e-12)
 
 
 def test_interval_of_a_large_sample_is_the_normal_one() -> None:
