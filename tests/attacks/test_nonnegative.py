@@ -64,6 +64,17 @@ def test_the_unit_of_many_columns_does_not_matter(size: float) -> None:
     np.testing.assert_allclose(size * system @ found[0], system @ true, atol=1e-9)
 
 
+def test_prices_of_rounding_do_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once equations hold up to rounding, no round follows."""
+    rng = np.random.default_rng(4)
+    system, true = np.abs(rng.normal(size=(30, 700))), np.zeros(700)
+    true[:5] = 1.0 + rng.random(5)
+    own, chosen = nonnegative._solved, list[int]()
+    monkeypatch.setattr(nonnegative, "_solved", lambda some, *rest: chosen.append(some.shape[1]) or own(some, *rest))
+    found = nonnegative.nonnegative(system, system @ true, 30, FOREVER, np.arange(5))
+    assert found is not None and found[1] < 1e-12 and chosen == [5 + nonnegative.PRICED]
+
+
 @pytest.mark.parametrize("number", [3, 900])
 def test_where_no_column_shortens_the_residual_all_are_zero(number: int) -> None:
     system, right = np.abs(np.random.default_rng(0).normal(size=(20, number))), np.linspace(-2.0, -1.0, 20)

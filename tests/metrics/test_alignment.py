@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from jgleak.graph import Graph
-from jgleak.metrics.alignment import align
+from jgleak.metrics import alignment
+from jgleak.metrics.alignment import align, symmetric
 
 from .graphs import REAL, SPACE, graphs, path, permuted, plain
 
@@ -114,3 +115,31 @@ def test_missing_nodes_come_last() -> None:
 def test_mistakes_are_named(adjacency: np.ndarray | None, nodes: np.ndarray | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         align(path(0, 1), SPACE, adjacency=adjacency, nodes=nodes)
+
+
+def test_where_no_nodes_are_alike_one_matching_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth, own, asked = path(0, 1, 2), alignment.match, list[int]()
+    monkeypatch.setattr(alignment, "match", lambda *given: asked.append(1) or own(*given))
+    order = align(truth, SPACE, adjacency=0.4 * truth.adjacency, nodes=SPACE.encode(truth.x))
+    np.testing.assert_array_equal(order, [0, 1, 2])
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e12])
+def test_a_mark_is_as_large_as_the_features(size: float) -> None:
+    """A binary tree of nodes that are the same: whatever their unit, branches are told apart."""
+    tree, rng = plain(nx.balanced_tree(2, 3)), np.random.default_rng(0)
+    rows = np.full((tree.n, 2), size)
+    other = tree.permute(rng.permutation(tree.n))
+    order = align(Graph(rows, tree.edges), REAL, adjacency=0.4 * other.adjacency, nodes=rows)
+    np.testing.assert_array_equal(other.adjacency[np.ix_(order, order)], tree.adjacency)
+
+
+def test_where_every_pair_is_an_edge_nodes_are_not_joined_to_themselves() -> None:
+    truth = plain(nx.complete_graph(4))
+    assert sorted(align(truth, SPACE, adjacency=np.zeros((4, 4)), threshold=0.0).tolist()) == [0, 1, 2, 3]
+
+
+def test_a_matrix_and_its_transpose_are_averaged_without_the_diagonal() -> None:
+    found = symmetric(np.array([[5.0, 1.0], [0.5, -3.0]]))
+    np.testing.assert_array_equal(found, [[0.0, 0.75], [0.75, 0.0]])

@@ -129,3 +129,22 @@ def test_the_auc_bounds_the_average_precision(seed: int, n: int, share: float, l
     soft = np.round(levels * (soft + soft.T)) / levels  # ties too
     scores = edge_scores(truth, SPACE, soft).file_order
     assert scores.ap <= 1 - (1 - len(edges) / len(pairs)) * (1 - scores.auc) + 1e-9
+
+
+def test_rescaling_stretches_the_pairs_alone() -> None:
+    """From the least of them, not from the diagonal; where all are the same or there is none nothing is stretched."""
+    soft = np.array([[0.0, 0.3, 0.17], [0.3, 0.0, 0.1], [0.17, 0.1, 0.0]])
+    only = Graph(path(0, 1, 2).x, np.array([(0, 1)]))
+    assert edge_scores(only, SPACE, soft, rescale=True).file_order.accuracy == 1.0
+    constant = 0.3 * (np.ones((3, 3)) - np.eye(3))
+    assert edge_scores(_isolated(3), SPACE, constant, rescale=True).file_order.accuracy == 1.0
+    assert np.isnan(edge_scores(path(0), SPACE, np.zeros((1, 1)), rescale=True).file_order.accuracy)
+
+
+def test_nodes_are_aligned_by_the_edges_above_the_same_threshold() -> None:
+    """Two cycles that matching cannot tell apart, and the isomorphism of what is an edge can."""
+    truth = plain(nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(6)))
+    soft = 0.1 + 0.2 * truth.permute(np.random.default_rng(0).permutation(9)).adjacency
+    for how in ({"rescale": True}, {"threshold": 0.2}):
+        scores = edge_scores(truth, SPACE, soft, **how)
+        assert scores.aligned.accuracy == scores.aligned.auc == 1.0 > scores.file_order.accuracy

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from jgleak.graph import Graph
-from jgleak.metrics.anonymity import guess_rate
+from jgleak.metrics.anonymity import guess_rate, truth_in_set
 from jgleak.metrics.exact import exact, isomorphism
 
 from .graphs import path, permuted, plain
@@ -67,3 +67,15 @@ def test_a_guess_among_the_listed() -> None:
     again = truth.permute(np.array([2, 0, 1]))
     assert guess_rate(truth, [other, again]) == 0.5
     assert guess_rate(truth, [other]) == guess_rate(truth, []) == 0.0
+
+
+def test_a_tolerance_is_for_the_listed_too() -> None:
+    truth = Graph(np.array([[0.1], [3.0]]), np.array([[0, 1]]))
+    near, far = Graph(truth.x + 1e-6, truth.edges), Graph(truth.x + 1e-4, truth.edges)
+    assert truth_in_set(truth, [far, near], tolerance=1e-5) and not truth_in_set(truth, [far, near])
+    assert guess_rate(truth, [far, near], tolerance=1e-5) == 0.5 and guess_rate(truth, [far, near]) == 0.0
+
+
+def test_graphs_of_other_features_are_others() -> None:
+    """As many nodes and edges; the one has a feature more, as a graph of another space has."""
+    assert not exact(path(0, 1), Graph(np.zeros((2, 3), int), path(0, 1).edges))

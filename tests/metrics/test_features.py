@@ -55,6 +55,16 @@ def test_edges_tell_nodes_apart_that_features_would_swap() -> None:
     assert result.aligned.mse == result.file_order.mse == 2 * 0.5**2 / 8
 
 
+def test_soft_edges_tell_nodes_apart_as_edges_from_the_threshold_on() -> None:
+    """Those of a leaf are as strong as those of a corner together, which misleads a matching of soft edges."""
+    edges = np.array([(0, 1), (1, 2), (2, 3), (1, 3)])
+    truth = Graph(np.array([[0.0, 1.0], [5.0, 1.0], [6.0, 1.0], [0.5, 1.0]]), edges)
+    soft = 0.25 * truth.adjacency
+    soft[0, 1:3] = soft[1:3, 0] = [1.0, 0.19]
+    assert feature_scores(truth, REAL, truth.x, adjacency=soft, threshold=0.2).aligned.mse < 1e-12
+    assert feature_scores(truth, REAL, truth.x, adjacency=soft).aligned.mse == pytest.approx(2 * 0.5**2 / 8)
+
+
 def test_missing_and_surplus_nodes_count() -> None:
     three, two = path(0, 1, 2), path(0, 1)
     missing = feature_scores(three, SPACE, SPACE.encode(two.x)).aligned

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, r2_score
 
+from jgleak.features import FeatureSpace, binary, number
 from jgleak.graph import Graph
 from jgleak.metrics.exact import exact
 from jgleak.metrics.gsm import Gsm, gsm, r_squared, weighted_f1
@@ -140,3 +141,18 @@ def test_the_unit_of_features_does_not_matter(size: float) -> None:
     assert 0.0 < found < 1.0 and r_squared(size * truth, size * values) == pytest.approx(found)
     assert r_squared(size * np.ones((5, 3)), size * truth) == 0.0
     assert r_squared(size * truth, size * truth * (1 + 1e-9)) == 1.0
+    for one, other in ((truth, truth * (1 + 1e-7)), (truth * (1 + 1e-7), truth)):
+        assert r_squared(size * one, size * other) < 1.0
+
+
+def test_a_number_of_few_values_is_right_or_wrong() -> None:
+    """As a class is: F1 over the values, whatever their distance; where features are standardised too."""
+    space = FeatureSpace((number("charge", (-2, 0, 1)), binary("flag")))
+    truth, found = (
+        np.array([(c, f) for c, f in zip(codes, (1, 1, 1, 0), strict=True)]) for codes in ((0, 1, 1, 2), (0, 1, 2, 2))
+    )
+    truth, found = (Graph(x, path(0, 0, 0, 0).edges) for x in (truth, found))
+    expected = (1 * 1.0 + 2 * (2 / 3) + 1 * (2 / 3) + 3 * 1.0) / 7
+    for one in (space, space.fit([truth.x])):
+        result = gsm(truth, found, one)
+        assert result.gsm0 == pytest.approx(expected) and result.gsm0_recall == pytest.approx((3 / 4 + 1) / 2)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from jgleak.metrics import intervals
-from jgleak.metrics.intervals import Interval, bootstrap, rate
+from jgleak.metrics.intervals import ROUNDING, Interval, bootstrap, rate
 
 
 @pytest.mark.parametrize("entries", [4_000_000, 2_000])
@@ -93,3 +93,28 @@ def test_degenerate_samples() -> None:
     assert np.isnan(bootstrap([1.0, np.nan]).low)
     with pytest.raises(ValueError, match="at least one graph"):
         bootstrap([])
+
+
+def test_a_share_may_lie_beside_its_ends_by_the_rounding_and_counts_as_the_end() -> None:
+    beside, ends = rate([-ROUNDING, 1.0 + ROUNDING, 1.0]), rate([0.0, 1.0, 1.0])
+    assert (beside.low, beside.high) == (ends.low, ends.high)
+
+
+def test_other_shares_have_the_resamples_and_the_seed_that_are_given() -> None:
+    values = np.random.default_rng(1).random(30)
+    assert rate(values, seed=3) == bootstrap(values, seed=3) != bootstrap(values)
+    assert rate(values, resamples=2) == bootstrap(values, resamples=2) != bootstrap(values)
+
+
+@pytest.mark.parametrize(("entries", "batch"), [(4, 1), (60, 2), (89, 2), (90, 3)])
+def test_resamples_are_drawn_as_many_at_a_time_as_memory_holds(
+    entries: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One at least; the interval is the same."""
+    values, own, asked = np.random.default_rng(1).random(30), stats.bootstrap, list[int]()
+    usual = bootstrap(values, resamples=50)
+    monkeypatch.setattr(intervals, "BATCH_ENTRIES", entries)
+    monkeypatch.setattr(
+        stats, "bootstrap", lambda *given, **named: asked.append(named["batch"]) or own(*given, **named)
+    )
+    assert bootstrap(values, resamples=50) == usual and asked == [batch]

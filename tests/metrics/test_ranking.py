@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -27,3 +29,7 @@ def test_undefined_measures_are_nan() -> None:
     some, none = np.array([0.5, 1.0]), np.zeros(0)
     assert np.isnan([roc_auc(none, some), average_precision(none, some), roc_auc(some, none)]).all()
     assert average_precision(some, none) == 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for parts in ((none, some), (some, none), (none, none)):
+            assert np.isnan(roc_auc(*parts)) and np.isnan(average_precision(none, parts[1]))

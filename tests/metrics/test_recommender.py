@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from jgleak.metrics.intervals import bootstrap, rate
 from jgleak.metrics.recommender import _precision_at, blind, leak, summarise
 
 
@@ -75,3 +77,29 @@ def test_of_tied_scores_each_is_as_likely_among_the_best() -> None:
     """One real item is first, and the other ties with a false one for the second place."""
     scores, real = np.array([3.0, 2.0, 2.0, 1.0]), np.array([True, True, False, False])
     assert _precision_at(scores, real) == 0.75 and _precision_at(scores, ~real) == 0.25
+
+
+def test_guesses_of_the_commonest_rating_are_right_where_it_was_given() -> None:
+    found = blind(FOUND, np.array([7, 1, 4]), np.array([40.0, 20.0, 20.0]), LEVELS, mean=25.0, commonest=20.0)
+    assert found.nearest == found.nearest_all == pytest.approx(2 / 3)
+
+
+def test_a_history_of_one_has_an_area_and_one_of_all_items_has_none() -> None:
+    """Nor does it divide by nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert leak(FOUND, np.array([4]), np.array([20.0]), LEVELS).auc == 0.75
+        every = leak(FOUND, FOUND.items, np.full(5, 20.0), LEVELS)
+    assert np.isnan(every.auc) and every.precision_at_size == every.precision == 1.0 and every.recall == 0.4
+
+
+def test_the_resamples_and_the_seed_that_are_given_decide() -> None:
+    scored = leak(FOUND, np.array([7, 1]), np.array([40.0, 20.0]), LEVELS)
+    users = [scored._replace(auc=auc, mae=mae) for auc, mae in np.random.default_rng(0).random((30, 2))]
+    means = summarise(users, resamples=50, seed=3)
+    assert means["auc"] == rate([user.auc for user in users], resamples=50, seed=3)
+    assert means["mae"] == bootstrap([user.mae for user in users], resamples=50, seed=3)
+    for other in (summarise(users, resamples=50), summarise(users, seed=3)):
+        assert other["auc"] != means["auc"] and other["mae"] != means["mae"]
+    far = summarise([scored._replace(rmse=5.0, rmse_all=6.0, mae=7.0, mae_all=8.0)] * 2)
+    assert [far[name].mean for name in ("rmse", "rmse_all", "mae", "mae_all")] == [5.0, 6.0, 7.0, 8.0]

@@ -55,9 +55,10 @@ def test_summary_leaves_out_what_is_undefined() -> None:
     assert "gsm0_recall" not in summary and summary["gsm0"]["mean"] == 0.5
 
 
-def test_the_seed_that_is_given_draws_the_resamples() -> None:
+def test_the_seed_that_is_given_draws_as_many_resamples_as_are_asked_for() -> None:
     scores = [Score(False, *values) for values in np.random.default_rng(0).random((8, 4)).tolist()]
     assert summarise(scores, seed=3) == summarise(scores, seed=3) != summarise(scores, seed=4)
+    assert summarise(scores, resamples=2) != summarise(scores)
 
 
 def test_nothing_to_summarise() -> None:

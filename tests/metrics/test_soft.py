@@ -24,6 +24,14 @@ def test_the_graph_stands_in_for_what_is_not_given_soft() -> None:
     assert given.edges.file_order.mse == pytest.approx(2 * 0.3**2 / 3) and bare.edges.file_order.mse == 0.0
 
 
+def test_edges_help_to_align_features() -> None:
+    """A leaf and a corner of a triangle, each with the height that the other has: features alone would swap them."""
+    edges = np.array([(0, 1), (1, 2), (2, 3), (1, 3)])
+    truth = Graph(np.array([[0.0, 1.0], [5.0, 1.0], [6.0, 1.0], [0.5, 1.0]]), edges)
+    found = soft_score(truth, Graph(truth.x[[3, 1, 2, 0]], edges), REAL)
+    assert found.features.aligned.mse == 2 * 0.5**2 / 8
+
+
 def test_the_target_is_the_first_node() -> None:
     truth = Graph(np.array([[3.0, 4.0], [9.0, 9.0]]), np.array([(0, 1)]))
     assert target_error(truth, REAL, np.array([[3.0, 3.0], [0.0, 0.0]])) == pytest.approx(1 / 5)
@@ -34,3 +42,4 @@ def test_means_leave_out_what_is_undefined() -> None:
     records = [{"a": 1.0, "b": {"c": np.nan, "d": None}}, {"a": None, "b": {"c": 4.0, "d": np.nan}}]
     assert mean_scores([*records, {"a": 2.0, "b": {"c": 5.0, "d": None}}]) == {"a": 1.5, "b": {"c": 4.5, "d": None}}
     assert mean_scores([]) == {}
+    assert mean_scores([{"a": 3.0, "b": {"c": 1.0}}]) == {"a": 3.0, "b": {"c": 1.0}}

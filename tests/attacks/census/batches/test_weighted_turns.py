@@ -113,6 +113,8 @@ def test_a_row_has_more_equations_where_unknowns_are_many(unknowns: int, each: i
     tree = {"kernel": np.zeros((10, 300), np.float32), "bias": np.zeros(300, np.float32)}
     vectors = module._vectors(tree, unknowns)
     assert vectors["bias"].shape == (1,) and vectors["kernel"].shape[1:] == (300, min(each, 300))
+    many = module._vectors({"kernel": np.zeros((5000, 3), np.float32)}, 10**6)
+    assert many["kernel"].shape[1:] == (3, 1), "one at least"
 
 
 def test_what_the_readout_shows_of_weights_is_as_long_as_one() -> None:
@@ -188,3 +190,49 @@ def test_a_system_has_an_unknown_a_block_and_direction_and_a_limit(
         assert module._equations(problem, dataclasses.replace(LEVELS, hops=(blocks,)), upstream, FOREVER) is None
         assert asked == [size] * tried and unknowns.pop() == 2 * size
         asked.clear()
+
+
+def two_kinds(number: int) -> Levels:
+    """Blocks of nodes with three neighbours and one in turn, of two kinds."""
+    roots, zeros = np.arange(number) % 2, np.zeros((number, 0))
+    neighbours = tuple((0,) if k % 2 else (0, 1, 1) for k in range(number))
+    return dataclasses.replace(LEVELS, hops=(Blocks(roots, roots, neighbours, zeros, zeros, np.zeros(number), 0),))
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+def test_equations_are_of_comparable_size_whatever_the_units(
+    unit: float, problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """True weights fulfil those of the gradient, of the readout and of edges, each part in units of its own length; of
+    an edge's two ends what is added along each direction balances, as large as a typical column of the gradient."""
+    rng, levels = np.random.default_rng(0), two_kinds(3)
+    weights = np.array([[1.0, -2.0], [4.0, -8.0], [1.0, -2.0]])  # two edges from either block of three, one of one
+    added, upstream = rng.normal(size=(3, 2)), Upstream(np.eye(2), None, weights.sum(axis=0), np.array([1.0, 0.5]))
+    upstream = upstream._replace(states=np.einsum("kc,kr->rc", added, weights))
+    columns, sizes = unit * rng.normal(size=(3, 2, 5)) * [1.0, 1.0, 1e3, 1.0, 1.0], np.array([1, 1, 1e3, 1, 1])
+    observed = np.einsum("krm,kr->m", columns, weights)
+    monkeypatch.setattr(module, "sketched", lambda *_: (observed, unit * sizes.copy()))
+    monkeypatch.setattr(module, "contributions", lambda *_: (columns, added))
+    found = module._equations(problem, levels, upstream, FOREVER)
+    assert found is not None and found.added is added and found.matrix.shape == (5 + 4 + 2 + 2, 3, 2)
+    left = np.einsum("mkr,kr->m", found.matrix, weights)
+    np.testing.assert_allclose(left, found.right, atol=1e-12)
+    for part in (slice(0, 5), slice(5, 9), slice(9, 11)):
+        assert np.linalg.norm(found.right[part]) == pytest.approx(1.0)
+    scaled = observed / sizes
+    np.testing.assert_allclose(found.right[:5], scaled / np.linalg.norm(scaled), rtol=1e-12)
+    typical = np.median(np.linalg.norm(found.matrix[:5], axis=0))
+    for direction in range(2):
+        row = found.matrix[11 + direction]
+        np.testing.assert_allclose(np.abs(row[:, direction]), typical * np.array([2.0, 1.0, 2.0]), rtol=1e-12)
+        assert not row[:, 1 - direction].any() and found.right[11 + direction] == 0.0
+
+
+def test_equations_of_a_gradient_of_nothing_are_numbers(
+    problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream = Upstream(np.eye(2), None, None, np.ones(2))
+    monkeypatch.setattr(module, "sketched", lambda *_: (np.zeros(5), np.full(5, 2.0)))
+    monkeypatch.setattr(module, "contributions", lambda *_: (np.ones((3, 2, 5)), np.ones((3, 2))))
+    found = module._equations(problem, two_kinds(3), upstream, FOREVER)
+    assert found is not None and not found.right.any() and np.all(found.matrix[:5] == 0.5)
