@@ -148,3 +148,11 @@ def test_nodes_are_aligned_by_the_edges_above_the_same_threshold() -> None:
     for how in ({"rescale": True}, {"threshold": 0.2}):
         scores = edge_scores(truth, SPACE, soft, **how)
         assert scores.aligned.accuracy == scores.aligned.auc == 1.0 > scores.file_order.accuracy
+
+
+def test_an_entry_at_the_threshold_is_an_edge() -> None:
+    truth = path(0, 1)
+    for threshold in (0.5, 0.25):
+        soft = threshold * truth.adjacency
+        scores = edge_scores(truth, SPACE, soft, threshold=threshold)
+        assert scores.file_order.accuracy == scores.file_order.jaccard == 1.0

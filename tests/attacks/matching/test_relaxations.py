@@ -15,6 +15,7 @@ from jaxtyping import Array
 from jgleak.attacks import relaxations
 from jgleak.attacks.matching import regularisers
 from jgleak.attacks.relaxations import Group
+from jgleak.features import FeatureSpace, binary, number, onehot, real
 
 SEEDS = st.integers(0, 10_000)
 
@@ -95,3 +96,41 @@ def test_regularisers_of_soft_edges_in_closed_form(seed: int) -> None:
     np.testing.assert_allclose(regularisers.smoothness(jnp.asarray(x), soft), sum(bends), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(regularisers.frobenius(soft), np.linalg.norm(edges) ** 2, rtol=1e-5)
     np.testing.assert_allclose(regularisers.edge_count(soft), sum(edges[u, v] for u, v in pairs), rtol=1e-5)
+
+
+def test_pairs_are_averages_of_both_directions_graph_by_graph() -> None:
+    """Of two graphs at once, of which the second has a node less."""
+    values = jnp.asarray([[[9.0, 0.4, 3.0], [0.2, 9.0, -1.0], [0.0, 0.5, 9.0]]] * 2)
+    mask = np.array([[True, True, True], [True, True, False]])
+    whole = np.array([[0.0, 0.3, 1.5], [0.3, 0.0, -0.25], [1.5, -0.25, 0.0]])
+    part = np.where(np.arange(3) < 2, np.where(np.arange(3)[:, None] < 2, whole, 0.0), 0.0)
+    both = np.stack([whole, part])
+    np.testing.assert_allclose(relaxations.symmetric(values, mask), both, atol=1e-6)
+    np.testing.assert_allclose(relaxations.clip_edges(values, mask), np.clip(both, 0.0, 1.0), atol=1e-6)
+    shown = np.where(relaxations.pairs(mask), 1.0 / (1.0 + np.exp(-both)), 0.0)
+    np.testing.assert_allclose(relaxations.sigmoid_edges(values, mask), shown, atol=1e-6)
+
+
+def test_as_many_edges_are_kept_as_are_asked_for_from_the_threshold_on() -> None:
+    """Of every node of each graph; a fraction is rounded."""
+    edges = np.zeros((2, 4, 4))
+    edges[:, 0, 1:] = edges[:, 1:, 0] = [0.9, 0.5, 0.3]
+    edges[1] *= 2.0
+    stars = ((0.4, 0.5, 0), (1.0, 0.5, 2), (1.6, 0.31, 2), (3.0, 0.2, 3))
+    for most, threshold, kept in stars:
+        found = np.asarray(relaxations.sparsest(jnp.asarray(edges), jnp.asarray(most), threshold))
+        assert round(found[0].sum()) == 2 * kept, (most, threshold)
+    found = np.asarray(relaxations.sparsest(jnp.asarray(edges), jnp.asarray(1.0)))
+    assert [round(one.sum()) for one in found] == [4, 6], "each leaf keeps its own edge"
+
+
+def test_columns_are_moved_and_scaled_and_padding_is_zero() -> None:
+    raw, mean, scale = jnp.asarray([[1.0, 4.0], [3.0, 0.0]]), np.array([1.0, 2.0]), np.array([5.0, 0.5])
+    found = relaxations.encode(raw, mean, scale, np.array([True, False]))
+    np.testing.assert_allclose(found, [[0.0, 1.0], [0.0, 0.0]])
+
+
+def test_groups_are_the_columns_of_features_and_listed_numbers_are_real() -> None:
+    space = FeatureSpace((onehot("colour", "rgb"), number("charge", (-1, 0, 1)), binary("ring"), real("height")))
+    wanted = [Group(0, 3, "onehot"), Group(3, 1, "real"), Group(4, 1, "binary"), Group(5, 1, "real")]
+    assert list(relaxations.groups(space)) == wanted
