@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from jgleak.attacks.census.settings import DEFAULTS
-from jgleak.attacks.options import from_zero, with_options
+from jgleak.attacks.options import LISTED, from_zero, with_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,3 +57,12 @@ def test_of_many_options_the_nearest_are_named() -> None:
     assert said.startswith("option 'hop_block': unknown; did you mean 'hop_blocks'? the nearest of ")
     assert said.endswith("; `python -m pydoc jgleak.attacks.census.settings` describes them")
     assert said.count(",") == 5
+
+
+@pytest.mark.parametrize("number", [LISTED, LISTED + 1])
+def test_as_many_options_as_a_line_holds_are_all_named(number: int) -> None:
+    made = dataclasses.make_dataclass("Made", [(f"size{k}", int, 1) for k in range(number)], frozen=True)
+    with pytest.raises(ValueError, match="option") as error:
+        with_options(made(), {"weight": "1"})
+    assert ("choose from size0, size1, " in str(error.value)) is (number == LISTED)
+    assert ("the nearest of 31 are" in str(error.value)) is (number > LISTED)
