@@ -273,3 +273,10 @@ def test_joined_sets_have_each_graph_once(lab: Any) -> None:
         for second in (True, False):
             found = AnonymitySet((one, two), first, 2, 30).joined(AnonymitySet((two, three), second, 1, 4))
             assert found == AnonymitySet((one, two, three), first and second, 3, 34)
+
+
+def test_unlikely_graphs_are_left_out(plain: CensusProblem, lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = tuple(dataclasses.replace(named(lab, k), distance=float(k)) for k in range(4))
+    monkeypatch.setattr(type(plain.fit), "likely", lambda _, distances: np.array(distances) % 2 == 1)
+    found = AnonymitySet(graphs, False, 2, 3).likely(plain.fit)
+    assert found == AnonymitySet((graphs[1], graphs[3]), False, 2, 3)
