@@ -145,8 +145,7 @@ def test_nodes_are_aligned_by_the_edges_above_the_same_threshold() -> None:
     """Two cycles that matching cannot tell apart, and the isomorphism of what is an edge can."""
     truth = plain(nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(6)))
     soft = 0.1 + 0.2 * truth.permute(np.random.default_rng(0).permutation(9)).adjacency
-    for how in ({"rescale": True}, {"threshold": 0.2}):
-        scores = edge_scores(truth, SPACE, soft, **how)
+    for scores in (edge_scores(truth, SPACE, soft, rescale=True), edge_scores(truth, SPACE, soft, threshold=0.2)):
         assert scores.aligned.accuracy == scores.aligned.auc == 1.0 > scores.file_order.accuracy
 
 

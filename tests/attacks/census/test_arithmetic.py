@@ -48,6 +48,16 @@ def test_true_counts_are_within_the_limit_of_noise_whatever_the_rules(equations:
     assert abs(np.mean(squares) - freedom) < 4 * np.sqrt(2 * freedom / len(squares))
 
 
+@pytest.mark.parametrize(("size", "slack", "most"), [(0.5, 0.0, 20), (0.5, 3.0, 20), (0.5, 3.0, 7), (1e9, 3.0, 20)])
+def test_rules_weigh_more_than_noise_can_leave(size: float, slack: float, most: int) -> None:
+    """Of each of so many nodes, in units of the right-hand side; and no less than one."""
+    system = Equations(np.ones((30, 5)), size * np.ones(30), np.arange(5), slack)
+    noise = (largest(30) + slack) / (size * np.sqrt(30))
+    found = Noisy(DEFAULTS, 1.0).rules_weight(system, most)
+    assert found == pytest.approx(max(1.0, DEFAULTS.tolerances.rules_weight * most * noise))
+    assert (found > 1.0) is (size < 1.0)
+
+
 def test_whole_counts_are_looked_for_as_far_as_noise_and_slack_may_move_them(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[float]()
     monkeypatch.setattr(arithmetic, "nearest_censuses", lambda *given: asked.append(given[3]) or iter(()))

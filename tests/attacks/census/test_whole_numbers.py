@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import product
 
 import numpy as np
 import pytest
 from scipy import linalg
 
-from jgleak.attacks.census.whole_numbers import real_solution, whole_vectors
+from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.census.system import Solution
+from jgleak.attacks.census.whole_numbers import all_censuses, real_solution, whole_vectors
 from tests.clocks import HELD as FOREVER
 
 
@@ -51,3 +54,14 @@ def test_directions_that_rounding_magnifies_are_free() -> None:
     assert nothing.shape == (2, 0)
     _, free = real_solution(system, system @ [2.0, 3.0], null=2e-5, blur=40 * 1e-6 / 0.05)
     assert free.shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "free", "searched"), [(5, 2, True), (5, 3, False), (6, 2, False), (5, 0, True), (6, 3, False)]
+)
+def test_of_too_many_blocks_or_free_directions_no_census_is_looked_for(blocks: int, free: int, searched: bool) -> None:
+    """And the search says that it was cut."""
+    solution = object.__new__(Solution)
+    solution.__dict__.update(mean=np.zeros(blocks), null=np.zeros((blocks, free)))
+    limits = dataclasses.replace(DEFAULTS.limits, freedom=2, real_blocks=5)
+    assert list(all_censuses(solution, [], FOREVER, DEFAULTS.tolerances, limits)) == [None] * (not searched)

@@ -204,7 +204,9 @@ def test_shares_are_those_whose_gradient_the_head_lacks(
     problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shares = [Share(COUNTS * k, np.ones(2), k, k, True) for k in (1, 2, 3)]
-    asked, rows, weights = list[Any](), [np.ones(2)], [SimpleNamespace(alike=np.arange(4))]
+    asked = list[Any]()
+    rows: list[Any] = [np.ones(2)]
+    weights: list[Any] = [SimpleNamespace(alike=np.arange(4))]
 
     def lacks(_: CensusProblem, roots: Any, counts: np.ndarray, label: int, copies: int) -> bool:
         asked.append((roots is rows[0], counts.tolist(), label, copies))
