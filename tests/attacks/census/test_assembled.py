@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census import assemble as module
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph, Growing, assemble
 from jgleak.attacks.census.candidates import Levels
+from jgleak.attacks.census.growth import PartialGraph
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Census, Equations, Rules, Solution
 from jgleak.attacks.span.hops import Blocks, Nodes
@@ -253,6 +255,8 @@ def test_graphs_of_one_census_share_one_distance(
     assert len(growing._graphs(AnonymitySet(), np.array([1, 1, 1]), 50, None).graphs) == (
         0 if told is None else min(3, listed)
     )
+    distance[0] = problem.fit.most
+    assert len(growing._graphs(AnonymitySet(), np.array([1, 1, 1]), 50, None).graphs) == min(3, listed)
     late = dataclasses.replace(growing, clock=Clock(0.0, 0.0))
     assert not late._graphs(AnonymitySet(), np.array([1, 1, 1]), 50, None).exhausted
     monkeypatch.setattr(Parts, "exhausted", False)
@@ -283,3 +287,14 @@ def test_unlikely_graphs_are_left_out(plain: CensusProblem, lab: Any, monkeypatc
     monkeypatch.setattr(type(plain.fit), "likely", lambda _, distances: np.array(distances) % 2 == 1)
     found = AnonymitySet(graphs, False, 2, 3).likely(plain.fit)
     assert found == AnonymitySet((graphs[1], graphs[3]), False, 2, 3)
+
+
+def test_a_partial_graph_is_likely_by_its_edges_and_by_nodes_that_lack_nothing(
+    beside: CensusProblem, levels: Levels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[Any]()
+    prior = SimpleNamespace(negative_log_likelihood=lambda *given: asked.append(given) or 2.5)
+    monkeypatch.setattr(Growing, "_public", property(lambda _: (prior, [b"zero", b"one", b"two"])))
+    partial = PartialGraph((1, 0, 2), ((0, 1), (0, 2)), (0, 0), ((), (5,), ()), (), (0, 0, 0))
+    assert Growing(beside, levels, FOREVER)._unlikely(partial) == 2.5
+    assert asked == [([b"one", b"zero", b"two"], [[1, 2], [0], [0]], [True, False, True])]
