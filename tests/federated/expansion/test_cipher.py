@@ -48,6 +48,11 @@ def test_bad_keys_are_refused_and_secrets_not_printed() -> None:
         Cipher.from_bytes(cipher.to_bytes()[:-1])
     with pytest.raises(ValueError, match="a secret has 32 bytes and a session 16, these have 2 and 16"):
         Cipher(b"no", cipher.session)
+    with pytest.raises(ValueError, match="these have 32 and 5"):
+        Cipher(cipher.secret, b"short")
     wrong: Fields = {"secret": (np.int64, 1), "session": (np.uint8, 1)}
     with pytest.raises(ValueError, match="secret is int64 with 1 axes, not uint8 with 1"):
         Cipher.from_bytes(pack("keys", wrong, secret=np.zeros(4), session=np.zeros(16)))
+    wrong = {"secret": (np.uint8, 2), "session": (np.uint8, 1)}
+    with pytest.raises(ValueError, match="secret is uint8 with 2 axes, not uint8 with 1"):
+        Cipher.from_bytes(pack("keys", wrong, secret=np.zeros((4, 8)), session=np.zeros(16)))

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jgleak.federated.expansion import ExpansionClient, ExpansionServer, Neighbours, ThirdParty, expand
+from jgleak.federated.expansion.cipher import NONCE, TAG
 from jgleak.federated.expansion.messages import ExpansionUpload, Reply
 
 HISTORIES = ([3, 1, 7], [7, 3], [9], [], [1, 9, 3, 4])
@@ -78,8 +79,9 @@ def test_the_whole_in_one_call_repeats_itself() -> None:
         check(one, histories, user, 2, table)
         np.testing.assert_array_equal(one.by_item(), two.by_item())
     assert any(not np.array_equal(one.by_item(), two.by_item()) for one, two in zip(found, other, strict=True))
-    with pytest.raises(ValueError, match=r"one row for each of 13 users, got shape \(4, 3\)"):
-        expand(histories, table[:4], neighbours=1, key=jax.random.key(0))
+    for rows, shape in ((table[:4], r"\(4, 3\)"), (table[:, 0], r"\(13,\)")):
+        with pytest.raises(ValueError, match=f"one row for each of 13 users, got shape {shape}"):
+            expand(histories, rows, neighbours=1, key=jax.random.key(0))
 
 
 def test_every_other_rater_is_equally_likely() -> None:
@@ -111,8 +113,11 @@ def test_ids_of_all_sizes_and_histories_of_none() -> None:
         protocol([[2**63]])
     with pytest.raises(ValueError, match="whole numbers"):
         protocol([[0.5]])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="embedding: expected D finite numbers"):
-        ExpansionClient([1], [np.nan], keys=ExpansionServer().keys())
+    with pytest.raises(ValueError, match="one row of whole numbers, got int64 of shape"):
+        protocol([[[1, 2]]])  # type: ignore[list-item]
+    for embedding in ([np.nan], [], [[1.0]], 1.0):
+        with pytest.raises(ValueError, match="embedding: expected D finite numbers"):
+            ExpansionClient([1], embedding, keys=ExpansionServer().keys())
     with pytest.raises(ValueError, match="nothing to expand with"):
         protocol(neighbours=0)
 
@@ -132,8 +137,10 @@ def test_uploads_that_do_not_fit_are_refused() -> None:
         ExpansionUpload(first.handle, first.items[:, 1:], first.sealed)
     with pytest.raises(ValueError, match="a handle has 16 bytes"):
         ExpansionUpload(b"me", first.items, first.sealed)
-    with pytest.raises(ValueError, match="too few for an encrypted embedding"):
-        ExpansionUpload(first.handle, first.items, first.sealed[:20])
+    for length in (20, NONCE + TAG):  # the second has room for no number
+        with pytest.raises(ValueError, match=f"upload: {length} bytes are too few for an encrypted embedding"):
+            ExpansionUpload(first.handle, first.items, first.sealed[:length])
+    ExpansionUpload(first.handle, first.items, first.sealed[: NONCE + TAG + 4])
     with pytest.raises(ValueError, match="a ciphertext occurs twice"):
         third_party.receive(ExpansionUpload(b"x" * 16, first.items[[0, 0]], first.sealed).to_bytes())
     with pytest.raises(ValueError, match="all users need the same width"):
@@ -181,9 +188,11 @@ def test_altered_replies_are_refused() -> None:
         wide.receive(message)
     with pytest.raises(ValueError, match="none of the 0 embeddings sent"):
         Reply(reply.items, reply.sealed[:0], reply.index)
-    beyond = np.where(reply.index == reply.index.max(), len(reply.sealed), reply.index)
-    with pytest.raises(ValueError, match=f"none of the {len(reply.sealed)} embeddings sent"):
-        Reply(reply.items, reply.sealed, beyond)
+    for wrong in (len(reply.sealed), -2):
+        index = np.where(reply.index == reply.index.max(), np.int32(wrong), reply.index)
+        with pytest.raises(ValueError, match=f"none of the {len(reply.sealed)} embeddings sent"):
+            Reply(reply.items, reply.sealed, index)
+    Reply(reply.items, reply.sealed[:1], np.zeros_like(reply.index))
     with pytest.raises(ValueError, match="reply: 20 bytes are too few for an encrypted embedding"):
         Reply(reply.items, reply.sealed[:, :20], reply.index)
     with pytest.raises(ValueError, match="rows of neighbours"):

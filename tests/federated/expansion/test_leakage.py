@@ -123,6 +123,8 @@ def test_the_order_of_ciphertexts_does_not_follow_that_of_ids() -> None:
         for order in (range(50), range(49, -1, -1))
     ]
     np.testing.assert_array_equal(sent[0], sent[1])
+    rows = [row.tobytes() for row in sent[0]]
+    assert rows == sorted(rows)
 
 
 def test_the_order_of_embeddings_does_not_follow_that_of_uploads() -> None:

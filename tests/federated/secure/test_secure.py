@@ -106,6 +106,28 @@ def test_limits_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="use a longer key"):
         FixedPoint().slots(20)
     assert FixedPoint(bound=3.0, fraction=0, addends=1).limit == 3 and FixedPoint(bound=0.25, fraction=2).limit == 1
+    for fields in ({"bound": np.inf}, {"bound": np.nan}, {"bound": -1.0}, {"addends": 0}, {"fraction": -1}):
+        with pytest.raises(ValueError, match="is empty; bound and addends must be positive, fraction at least 0"):
+            FixedPoint(**fields)
+
+
+def test_slots_fill_what_a_plaintext_holds() -> None:
+    """A slot may have 62 bits, and a key needs one bit more than its slots: plaintexts have signs."""
+    assert FixedPoint(bound=1.0, fraction=60, addends=1).width == 62
+    with pytest.raises(ValueError, match="needs 63 bits a number, of 62"):
+        FixedPoint(bound=1.0, fraction=61, addends=1)
+    width = CODE.width
+    assert [CODE.slots(bits) for bits in (width + 1, 2 * width, 2 * width + 1)] == [1, 1, 2]
+    with pytest.raises(ValueError, match=f"a key of {width} bits holds no number of {width}"):
+        CODE.slots(width)
+
+
+def test_plaintexts_have_signs() -> None:
+    """From the middle of the modulus on they are negative."""
+    client, public = GradientClient(KEYS.private, CODE), read_public(KEYS.public)
+    half = public.n // 2
+    for plain, signed in ((0, 0), (half, half), (half + 1, -half), (public.n - 1, -1)):
+        assert client._signed(public.raw_encrypt(plain)) == signed
 
 
 def test_the_server_cannot_read_and_equal_rows_look_different() -> None:
@@ -125,20 +147,29 @@ def test_keys_survive_the_wire_and_bad_ones_are_refused() -> None:
     assert public.n.bit_length() == 512
     assert fingerprint(public).size == 16
     assert repr(KEYS.private) not in repr(KEYS)
-    with pytest.raises(ValueError, match="no length of a key"):
-        generate(254)
-    assert read_public(generate(256).public).n.bit_length() == 256
+    for bits in (254, 257):
+        with pytest.raises(ValueError, match=f"{bits} is no length of a key"):
+            generate(bits)
+    short = generate(256)
+    assert read_public(short.public).n.bit_length() == 256
+    assert read_private(short.private).public_key == read_public(short.public)
     with pytest.raises(ValueError, match="wrong party"):
         Aggregator(KEYS.private, CODE)
     with pytest.raises(ValueError, match="damaged"):
         GradientClient(KEYS.private[:-1], CODE)
     p, even = whole_bytes(private.p), whole_bytes(private.p - 1)
     fields: Fields = {"p": (np.uint8, 1), "q": (np.uint8, 1)}
-    for q in (p, even):
+    for first, second in ((p, p), (p, even), (even, p), (whole_bytes(3), whole_bytes(5))):
         with pytest.raises(ValueError, match="its factors are no two large primes"):
-            GradientClient(pack("private key", fields, p=p, q=q), CODE)
-    with pytest.raises(ValueError, match="no product of two large primes"):
-        Aggregator(pack("public key", PUBLIC, n=np.zeros(64)), CODE)
+            GradientClient(pack("private key", fields, p=first, q=second), CODE)
+    for n in (0, 15, private.p, 2 * private.p):  # none, short, prime, even
+        with pytest.raises(ValueError, match="no product of two large primes"):
+            Aggregator(pack("public key", PUBLIC, n=whole_bytes(n)), CODE)
+
+
+def test_a_whole_number_has_no_byte_too_many() -> None:
+    for number, wanted in ((1, [1]), (255, [255]), (256, [1, 0]), (2**64 - 1, [255] * 8)):
+        assert whole_bytes(number).tolist() == wanted
 
 
 def test_messages_that_do_not_fit_are_refused() -> None:
@@ -165,8 +196,18 @@ def test_messages_that_do_not_fit_are_refused() -> None:
             server.add(Encrypted(np.asarray(items), rows, 3, 1).to_bytes(public, CODE))
     with pytest.raises(ValueError, match=r"shape \(2, 1, 128\) instead of"):
         server.add(Encrypted(sent.items, sent.rows, 3, 0).to_bytes(public, CODE))
-    with pytest.raises(ValueError, match=r"expected \(N, D\) with N items"):
-        client.encrypt([0], [0.0])
+    with pytest.raises(ValueError, match=r"shape \(2, 0, 128\) instead of"):
+        server.add(Encrypted(sent.items, [[], []], 0, 1).to_bytes(public, CODE))
+    for number, fits in ((0, False), (1, True), (public.nsquare - 1, True), (public.nsquare, False)):
+        forged = Encrypted(np.array([0]), [[number]], 3, 1).to_bytes(public, CODE)
+        if fits:
+            assert Encrypted.from_bytes(forged, public, CODE).rows == [[number]]
+            continue
+        with pytest.raises(ValueError, match="a number is no ciphertext under this key"):
+            Encrypted.from_bytes(forged, public, CODE)
+    for items, table in (([0], [0.0]), ([0], np.zeros((1, 0))), ([0, 1], np.zeros((1, 2)))):
+        with pytest.raises(ValueError, match=r"expected \(N, D\) with N items"):
+            client.encrypt(items, table)
     with pytest.raises(ValueError, match="add up its gradients"):
         client.encrypt([1, 1], np.zeros((2, 1)))
 

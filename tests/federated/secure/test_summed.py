@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from jgleak.datasets import embedded
-from jgleak.federated import Observation, fedsgd
+from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.federated.secure import FixedPoint, summed
 from jgleak.gnn import standard
 
@@ -38,6 +39,9 @@ def test_the_sum_is_the_update_of_one_client_with_all_graphs() -> None:
     assert seen.batch_size == whole.batch_size == 6
     for own, other in zip(jax.tree.leaves(seen.update), jax.tree.leaves(whole.update), strict=True):
         np.testing.assert_allclose(own, other, atol=1e-7 * float(np.abs(other).max()) + 1e-9)
+    alone = summed(clients()[1:2], dataclasses.replace(FINE, addends=1))
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-9), alone.update, clients()[1].update)
+    assert summed(clients(), dataclasses.replace(FINE, addends=3)).batch_size == 6
 
 
 def test_steps_bound_what_rounding_takes() -> None:
@@ -58,8 +62,12 @@ def test_clients_of_different_rounds_or_defended_ones_are_refused() -> None:
         summed([], FINE)
     with pytest.raises(ValueError, match="not of one round"):
         summed([clients()[0], dataclasses.replace(clients()[1], loss="ce")], FINE)
-    with pytest.raises(ValueError, match="unclipped and unpruned"):
-        summed([clients()[0], dataclasses.replace(clients()[1], scaled=True)], FINE)
+    with pytest.raises(ValueError, match="not of one round"):
+        summed([clients()[0], dataclasses.replace(clients()[1], params=jax.tree.map(np.copy, params()))], FINE)
+    averaged = {"protocol": "fedavg", "local": LocalTraining(0.1)}
+    for fields in ({"scaled": True}, {"pruned": True}, averaged):
+        with pytest.raises(ValueError, match="unclipped and unpruned"):
+            summed([clients()[0], dataclasses.replace(clients()[1], **fields)], FINE)
     with pytest.raises(ValueError, match="adds up 1 at most"):
         summed(clients()[:2], dataclasses.replace(FINE, addends=1))
     with pytest.raises(ValueError, match="above the fixed-point bound"):
