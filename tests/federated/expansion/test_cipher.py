@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,17 @@ def test_sealed_embeddings_never_look_alike() -> None:
     assert len({cipher.seal(vector).tobytes() for _ in range(20)}) == 20
     with pytest.raises(ValueError, match="embeddings: one does not decrypt"):
         cipher.unseal(cipher.seal(vector)[None, :20])
+
+
+def test_keys_are_derived_as_rfc_5869_says() -> None:
+    """By the standard library's HMAC: extracted with the session as salt, expanded for one purpose."""
+    cipher = Cipher(bytes(range(32)), b"some session ...")
+    extracted = hmac.digest(cipher.session, cipher.secret, "sha256")
+    block, wanted = b"", b""
+    for number in (1, 2):
+        block = hmac.digest(extracted, block + b"a purpose" + bytes([number]), "sha256")
+        wanted += block
+    assert cipher._derived(b"a purpose", 64) == wanted
 
 
 def test_bad_keys_are_refused_and_secrets_not_printed() -> None:

@@ -7,7 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jgleak.federated.recommender import Clients, Settings, factorise, fcf, fedmf
+from jgleak.federated.recommender import (
+    Clients,
+    Factors,
+    Settings,
+    factor_epochs,
+    factorise,
+    factors_rmse,
+    fcf,
+    fedmf,
+)
 from jgleak.ratings import Ratings
 
 SETTINGS = Settings(width=3, decay=0.3)
@@ -44,3 +53,78 @@ def test_both_learn(method, made: Ratings) -> None:
     assert len(found.validation) == min(60, found.epoch + 30)
     with pytest.raises(ValueError, match="patience"):
         factorise(method, Clients.from_ratings(rest), settings._replace(patience=1), key=KEYS[0])
+
+
+def told(
+    settings: Settings, own: jax.Array, items: jax.Array, values: jax.Array, mask: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """A client whose new factors and gradients tell what it was given."""
+    return own + jnp.where(mask, values, 0.0).sum(), jnp.where(mask, values, 0.0)[:, None] * own
+
+
+def still(
+    settings: Settings, own: jax.Array, items: jax.Array, values: jax.Array, mask: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """A client that learns and sends nothing."""
+    return own, jnp.zeros_like(items)
+
+
+SERVER = Settings(width=2, epochs=1, clients=1000, rate=0.1, optimiser="sgd", decay=0.3, centre=2.0, scale=2.0)
+
+
+def drawn(settings: Settings, clients: Clients) -> tuple[np.ndarray, np.ndarray]:
+    """The initial factors, of a server that takes no step."""
+    found = factorise(still, clients, settings._replace(rate=0.0), key=KEYS[1]).factors
+    return np.asarray(found.users), np.asarray(found.items)
+
+
+def test_initial_factors_have_their_spread(clients: Clients) -> None:
+    users, items = drawn(SERVER._replace(width=50, spread=0.3), clients)
+    assert users.shape == (60, 50) and items.shape == (24, 50) and not np.array_equal(users[:24], items)
+    for factors in (users, items):
+        assert factors.std() == pytest.approx(0.3, rel=0.1) and abs(factors.mean()) < 0.03
+
+
+def test_a_round_is_the_sum_of_its_clients_gradients(made: Ratings, clients: Clients) -> None:
+    """Of ratings in units of the scale about the centre; the items' penalty is added once. Adam has the rate's size."""
+    users, items = drawn(SERVER, clients)
+    found = factorise(told, clients, SERVER, key=KEYS[1]).factors
+    values = (made.values - 2.0) / 2.0
+    sums, wanted = np.zeros_like(items), users.copy()
+    np.add.at(sums, made.items, values[:, None] * users[made.users])
+    np.add.at(wanted, made.users, np.repeat(values[:, None], 2, axis=1))
+    np.testing.assert_allclose(found.users, wanted, atol=1e-5)
+    slope = sums + 2.0 * 0.3 * items
+    np.testing.assert_allclose(found.items, items - 0.1 * slope, atol=1e-5)
+    adam = factorise(told, clients, SERVER._replace(optimiser="adam"), key=KEYS[1]).factors
+    np.testing.assert_allclose(adam.items, items - 0.1 * np.sign(slope), atol=1e-4)
+
+
+def test_every_round_adds_its_share_of_the_penalty(clients: Clients) -> None:
+    """59 users in rounds of 20 are three; the outcome of every epoch comes back, with its time and no better ones."""
+    settings = SERVER._replace(clients=20, epochs=2)
+    users, items = drawn(settings, clients)
+    outcomes = list(factor_epochs(still, clients, settings, key=KEYS[1]))
+    assert [found.epoch for found in outcomes] == [1, 2] and [len(found.seconds) for found in outcomes] == [1, 2]
+    for found in outcomes:
+        np.testing.assert_allclose(found.factors.items, items * (1 - 0.1 * 2 * 0.3 / 3) ** (3 * found.epoch), rtol=1e-5)
+        np.testing.assert_array_equal(found.factors.users, users)
+        assert 0 < min(found.seconds) and max(found.seconds) < 600 and found.validation == []
+        assert found.clients_per_second == pytest.approx(59 / min(found.seconds))
+
+
+def test_predictions_are_products_in_the_ratings_units(made: Ratings, clients: Clients) -> None:
+    rng = np.random.default_rng(0)
+    factors = Factors(jnp.asarray(rng.normal(size=(60, 2))), jnp.asarray(rng.normal(size=(24, 2))))
+    products = np.einsum("rd,rd->r", factors.users[made.users], factors.items[made.items])
+    wanted = np.sqrt(np.mean((np.clip(2.0 + 2.0 * products, 1.0, 5.0) - made.values) ** 2))
+    assert factors_rmse(factors, SERVER, clients, made) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_impossible_training_is_refused(made: Ratings, clients: Clients) -> None:
+    with pytest.raises(ValueError, match="epochs: must be at least 1, got 0"):
+        factorise(still, clients, SERVER._replace(epochs=0), key=KEYS[1])
+    with pytest.raises(ValueError, match="no user has rated anything"):
+        factorise(still, Clients.from_ratings(made.take(np.zeros(0, int))), SERVER, key=KEYS[1])
+    one = Clients.from_ratings(made.take(np.arange(1)))
+    assert factorise(still, one, SERVER, key=KEYS[1]).epoch == 1

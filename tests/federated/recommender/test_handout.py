@@ -32,6 +32,9 @@ def test_handed_out_embeddings_are_of_other_raters(made: Ratings, model: Recomme
 def test_the_client_keeps_those_it_met_most() -> None:
     index = np.array([[0, 2], [2, 1], [2, -1], [1, -1]], np.int32)
     assert nearest(Neighbours(np.arange(4), np.zeros((3, 2), np.float32), index), 2).tolist() == [2, 1]
+    index = np.stack([np.arange(50), np.where(np.arange(50) % 2, np.arange(50), -1)], axis=1).astype(np.int32)
+    met = nearest(Neighbours(np.arange(50), np.zeros((51, 2), np.float32), index), 60)
+    assert met.tolist() == [*range(1, 50, 2), *range(0, 50, 2), 50]  # ties as they came, and one met nowhere
 
 
 @pytest.mark.long

@@ -145,12 +145,52 @@ def test_a_sum_is_a_mean_of_as_many(model: Recommender, clients: Clients) -> Non
     )
 
 
+def test_biases_of_the_user_and_of_items_are_added(model: Recommender, clients: Clients) -> None:
+    """In units of the scale, to the ratings in the graph and to others."""
+    client, plain = clients.one(40), model.initial(key=jax.random.key(0))
+    model, rng = dataclasses.replace(model, scale=2.0), np.random.default_rng(0)
+    users, items = (rng.normal(size=len(table)).astype(np.float32) for table in (plain.users, plain.items))
+    assert not np.any(plain.users[:, -1]) and not np.any(plain.items[:, -1])
+    biased = plain._replace(users=plain.users.at[:, -1].set(users), items=plain.items.at[:, -1].set(items))
+    for asked in (None, np.arange(client.items.size)):
+        before, after = (
+            _predicted(model, params, client, None if asked is None else params.items[asked])
+            for params in (plain, biased)
+        )
+        number = np.asarray(client.items) if asked is None else asked
+        np.testing.assert_allclose(after - before, 2.0 * (users[40] + items[number]), atol=1e-5)
+
+
+def test_initial_embeddings_have_their_spread(model: Recommender) -> None:
+    wide = dataclasses.replace(model, width=64, spread=0.3).initial(key=jax.random.key(0))
+    for table in (wide.users, wide.items):
+        assert np.std(table[:, :-1]) == pytest.approx(0.3, rel=0.1)
+    assert not np.array_equal(wide.users[:24], wide.items)
+
+
+def test_a_mean_is_over_the_ratings_there_are(model: Recommender, clients: Clients) -> None:
+    client = clients.one(40)
+    for count, wanted in ((0, 1), (1, 1), (3, 3)):
+        some = client._replace(mask=jnp.arange(client.mask.size) < count)
+        assert model.addends(some) == wanted
+        assert dataclasses.replace(model, reduction="sum").addends(some) == 1
+
+
+def test_dropout_keeps_the_mean() -> None:
+    """A fifth of the entries is zero, and the others are larger."""
+    rows = jnp.asarray(np.random.default_rng(0).normal(size=(100, 100)).astype(np.float32))
+    left = np.asarray(Recommender(2, 2, width=100, dropout=0.2)._dropped(rows, jax.random.key(0)))
+    assert np.mean(left == 0) == pytest.approx(0.2, abs=0.02)
+    np.testing.assert_allclose(left[left != 0], np.asarray(rows)[left != 0] / 0.8, rtol=1e-6)
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_impossible_models_are_refused() -> None:
     impossible: list[dict[str, Any]] = [
-        *({"network": "sage"}, {"width": 7}, {"dropout": 1.0}, {"scale": 0.0}),
-        *({"reduction": "max"}, {"own": 0.0}),
+        *({"network": "sage"}, {"width": 7}, {"width": 0}, {"width": 0, "network": "gcn"}, {"dropout": 1.0}),
+        *({"dropout": -0.1}, {"scale": 0.0}, {"reduction": "max"}, {"own": 0.0}),
     ]
     for change in impossible:
         with pytest.raises(ValueError, match=next(iter(change))):
             Recommender(2, 2, **change)
+    Recommender(2, 2, width=1, network="gcn")  # it has no heads

@@ -22,11 +22,6 @@ def _sent(model: Recommender, params: Parameters, client: Client) -> Upload:
     return upload(model, params, params.users, client, neighbours="off", protection=OPEN, key=KEY)
 
 
-@partial(jax.jit, static_argnames=("model",))
-def _predicted(model: Recommender, params: Parameters, client: Client, asked: jax.Array) -> jax.Array:
-    return model.predict(model.local(params, client, params.users), client, asked)
-
-
 def test_everyone_is_dealt_once_and_evenly() -> None:
     active = [np.array([0, 2, 3, 5, 8]), np.zeros(0, int), np.arange(12)]
     dealt = deal(active, 3, np.random.default_rng(0))
@@ -91,24 +86,6 @@ def test_training_beats_the_mean_rating(made: Ratings) -> None:
     assert again == pytest.approx(min(trained.validation), rel=1e-5)
     with pytest.raises(ValueError, match="rate: training diverged in epoch 1"):
         train(model, params, clients, plan._replace(rate=1e30), key=KEY)
-
-
-def test_rmse_is_of_the_predictions_one_by_one(made: Ratings, model: Recommender, clients: Clients) -> None:
-    params = model.initial(key=jax.random.key(2))._replace(items=30 * model.initial(key=jax.random.key(4)).items)
-    rows = made.take(np.arange(0, len(made), 9))
-    wrong = []
-    for user, item, value in zip(rows.users, rows.items, rows.values, strict=True):
-        client = clients.one(int(user))
-        found = _predicted(model, params, client, params.items[item][None])
-        wrong.append(float(found[0]) - value)
-    found = rmse(model, params, clients, rows, neighbours=NeighbourUsers("fixed"), bounded=False)
-    assert found == pytest.approx(np.sqrt(np.mean(np.square(wrong))), rel=1e-4)
-    within = np.clip(np.add(wrong, rows.values), 1.0, 5.0) - rows.values
-    assert np.any(within > wrong) and np.any(within < wrong)
-    found = rmse(model, params, clients, rows, neighbours=NeighbourUsers("fixed"), bounded=True)
-    assert found == pytest.approx(np.sqrt(np.mean(np.square(within))), rel=1e-4)
-    with pytest.raises(ValueError, match="wanted"):
-        rmse(model, params, clients, rows.take(np.zeros(0, int)))
 
 
 def test_impossible_training_is_refused(made: Ratings, model: Recommender, clients: Clients) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from jgleak.federated.secure import Aggregator, FixedPoint, GradientClient, Keys, generate
+from jgleak.federated.secure import Aggregator, FixedPoint, GradientClient, Keys, generate, keys
 from jgleak.federated.secure.keys import PUBLIC, fingerprint, read_private, read_public, whole_bytes
 from jgleak.federated.secure.message import Encrypted
 from jgleak.federated.wire import Fields, pack
@@ -165,6 +165,12 @@ def test_keys_survive_the_wire_and_bad_ones_are_refused() -> None:
     for n in (0, 15, private.p, 2 * private.p):  # none, short, prime, even
         with pytest.raises(ValueError, match="no product of two large primes"):
             Aggregator(pack("public key", PUBLIC, n=whole_bytes(n)), CODE)
+
+
+def test_keys_are_as_long_as_is_safe_unless_a_length_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, pair = [], (read_public(KEYS.public), read_private(KEYS.private))
+    monkeypatch.setattr(keys, "generate_paillier_keypair", lambda n_length: asked.append(n_length) or pair)
+    assert [generate(), generate(4096)] == [KEYS, KEYS] and asked == [2048, 4096]
 
 
 def test_a_whole_number_has_no_byte_too_many() -> None:
