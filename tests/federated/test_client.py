@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import chex
@@ -14,8 +15,17 @@ from models import some_params
 
 from jgleak.defenses import parse
 from jgleak.federated import LocalTraining, client, fedavg
-from jgleak.federated.client import fedsgd, gradients
-from jgleak.gnn import GNN, BatchNorm, GCNConv, Layer, Pooled
+from jgleak.federated.client import (
+    check_client,
+    client_keys,
+    fedsgd,
+    gradients,
+    mask_key,
+    node_gradients,
+    target_gradient,
+)
+from jgleak.federated.loss import graph_loss
+from jgleak.gnn import GNN, BatchNorm, Flattened, GCNConv, Layer, NodeScores, Pooled
 from jgleak.graph import Graph, GraphBatch
 
 INVARIANT: dict[str, dict[str, Any]] = {
@@ -133,6 +143,7 @@ def test_graphs_of_one_bucket_share_a_compilation(world: Any, monkeypatch: pytes
             "3 entries of pos_weight, this model has 2 outputs",
         ),
         ({"readout": "dot"}, np.zeros(4, int), "ce", "the readout 'dot' predicts ratings; use 'mse'"),
+        ({"readout": "dot"}, 1.0, "mse", r"aspirin needs node labels \(n,\) .* has one graph label$"),
     ],
 )
 def test_a_client_s_mistake_is_explained(world: Any, fields: Any, label: Any, loss: str, message: str) -> None:
@@ -165,3 +176,87 @@ def test_no_defence_touches_running_statistics(world: Any) -> None:
     ):
         norm = seen.update["layers_0"]["norm"]
         assert not norm["mean"].any() and not norm["variance"].any() and norm["scale"].all() and norm["bias"].all()
+
+
+def test_labels_of_a_regression_are_any_numbers(world: Any) -> None:
+    g = world.graph(4, 0)
+    one, ratings = world.model(classes=1), world.model(readout="dot")
+    check_client(one, [Graph(g.x, g.edges, 0.5)], world.space, "mse")
+    check_client(ratings, [Graph(g.x, g.edges, np.array([0.5, -3.0, 2.0, 7.0]))], world.space, "mse")
+    check_client(world.model(), [Graph(g.x, g.edges, np.array([[0.5, np.nan]]))], world.space, "masked_mse")
+    with pytest.raises(ValueError, match=r"a label of a graph is not a class 0\.\.1"):
+        check_client(world.model(), [Graph(g.x, g.edges, 2)], world.space, "ce")
+
+
+def test_statistics_of_two_nodes_are_enough(world: Any) -> None:
+    model = GNN(world.space.width, (Layer(GCNConv(5), norm=BatchNorm(training=True)),), Pooled())
+    check_client(model, [world.graph(2, seed=1)], world.space, "bce")
+
+
+def test_what_is_drawn_needs_a_key(world: Any) -> None:
+    """One inside the forward pass and one for what leaves, each where something draws from it."""
+    plain, dropping = world.model(), GNN(world.space.width, (Layer(GCNConv(4), dropout=0.5),), Pooled())
+    key, noise, states = jax.random.key(0), parse("gaussian:1"), parse("activations:1")
+    for model, defense, drawn, words in (
+        (plain, parse(""), (False, False), ""),
+        (plain, noise, (False, True), "key: the defence gaussian:1.0 is applied under a key"),
+        (plain, states, (True, True), "key: the defence activations:1.0 is applied under a key"),
+        (dropping, parse(""), (True, False), "key: the masks of dropout are drawn under a key"),
+        (dropping, noise, (True, True), "key: the defence gaussian:1.0 is applied under a key"),
+    ):
+        found = client_keys(model, defense, key)
+        assert tuple(one is not None for one in found) == drawn
+        if words:
+            with pytest.raises(ValueError, match=words):
+                client_keys(model, defense, None)
+        else:
+            assert client_keys(model, defense, None) == (None, None)
+    first, second = client_keys(dropping, noise, key)
+    assert first is not None and second is not None and first != second
+
+
+def test_every_graph_has_masks_of_its_own(world: Any) -> None:
+    """Those of the key's first half; without a key, none. The readout has slots for six nodes."""
+    layer, free = (Layer(GCNConv(4), "tanh", dropout=rate) for rate in (0.5, 0.0))
+    model, plain = (GNN(world.space.width, (one,), Flattened(6, 2)) for one in (layer, free))
+    params, graphs, key = some_params(model), [world.graph(n, 0) for n in (4, 5)], jax.random.key(2)
+    batch = GraphBatch.from_graphs(graphs, world.space, slots=6)
+    keys = jax.vmap(mask_key)(jax.random.split(jax.random.split(key)[0], 2))
+
+    @jax.jit
+    def mean(params: Any) -> Any:
+        def whole(params: Any) -> Any:
+            each = jax.vmap(partial(graph_loss, model, params, loss="bce"))
+            return each(batch.dense, batch.labels, masks=keys).mean()
+
+        return jax.grad(whole)(params)
+
+    sent = fedsgd(model, params, graphs, world.space, loss="bce", key=key).update
+    assert_trees_close(sent, mean(params), rtol=1e-5)
+    still, bare = (gradients(one, params, batch, loss="bce") for one in (model, plain))
+    assert_trees_close(still, bare, rtol=1e-6)
+
+
+def test_gradients_of_single_nodes_have_the_mean_of_all(world: Any) -> None:
+    model, graphs = world.model(**INVARIANT["gcn, node_scores"]), [world.graph(n, 7, node_labels=True) for n in (3, 8)]
+    params = world.params(model)
+    each = [node_gradients(model, params, graph, world.space, loss="ce") for graph in graphs]
+    assert [one.gradients for one in each] == [3, 8] and {one.protocol for one in each} == {"node_losses"}
+    whole = fedsgd(model, params, graphs, world.space, loss="ce").update
+    means = [jax.tree.map(lambda leaf: leaf.mean(axis=0), one.update) for one in each]
+    assert_trees_close(jax.tree.map(lambda a, b: (a + b) / 2, *means), whole, rtol=1e-5)
+    target = target_gradient(model, params, graphs, world.space, loss="ce")
+    assert (target.batch_size, target.protocol, target.loss) == (2, "target_node", "ce")
+    wanted = jax.tree.map(lambda a, b: (a[0] + b[0]) / 2, *(one.update for one in each))
+    assert_trees_close(target.update, wanted, rtol=1e-5)
+
+
+def test_single_nodes_without_a_loss_of_their_own_are_refused(world: Any) -> None:
+    dropping = GNN(world.space.width, (Layer(GCNConv(2), dropout=0.5),), NodeScores(2))
+    for model, words in (
+        (world.model(), "it labels graphs, so a node has no loss"),
+        (dropping, "are taken without dropout"),
+    ):
+        graph = world.graph(4, 0, node_labels=model.node_level)
+        with pytest.raises(ValueError, match=words):
+            node_gradients(model, {}, graph, world.space, loss="ce")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from jgleak.defenses import parse
-from jgleak.federated import LocalTraining, Observation, fedavg, fedsgd, load, save
+from jgleak.federated import LocalTraining, Observation, fedavg, fedsgd, load, rounds, save
 from jgleak.federated.rounds import TrainingPlan, accuracy, federate
 from jgleak.graph import Graph
 
@@ -107,25 +108,47 @@ def test_files_with_rate_and_steps_side_by_side_load(client: dict[str, Any], tmp
         assert load(tmp_path / "old.safetensors")[0].local == sent.local
 
 
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-    ("steps", "rate", "words"),
-    [(0, 0.1, "at least one"), (1.5, 0.1, "whole numbers"), (2, 0.0, "learning rate"), (2, math.inf, "learning rate")],
-)
-@pytest.mark.usefixtures("unchecked")
-def test_impossible_local_training_is_refused(steps: int, rate: float, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        LocalTraining(rate, steps)
-
-
-def test_a_round_of_one_client_with_one_graph_is_a_step(world: Any) -> None:
+def test_rounds_of_clients_that_hold_everything_are_steps_of_adam(world: Any) -> None:
+    """Each of two clients has all graphs, so that the mean of their updates is the mean gradient."""
     model = world.model(readout="pooled", readout_widths=(), hidden=8)
-    plan = TrainingPlan(rounds=1, clients=1, batch=1, rate=0.02)
-    trained = federate(model, world.params(model), [world.graph(5, 0)], world.space, loss="ce", plan=plan, key=KEY)
-    changed = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), trained, world.params(model))
-    assert max(jax.tree.leaves(changed)) == pytest.approx(0.02, rel=1e-3)  # Adam's first step has the rate's size
-    with pytest.raises(ValueError, match="from 1 and a rate above 0"):
-        federate(model, trained, [world.graph(5, 0)], world.space, loss="ce", plan=plan._replace(batch=0), key=KEY)
+    graphs, plan = [world.graph(5, 0), world.graph(6, 1)], TrainingPlan(rounds=3, clients=2, batch=2, rate=0.02)
+    trained = federate(model, world.params(model), graphs, world.space, loss="ce", plan=plan, key=KEY)
+    weights: Any = jax.tree.map(jnp.asarray, world.params(model))
+    adam = optax.adam(0.02)
+    memory = adam.init(weights)
+    for _ in range(3):
+        change, memory = adam.update(fedsgd(model, weights, graphs, world.space, loss="ce").update, memory)
+        weights = optax.apply_updates(weights, change)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), trained, weights)
+    loud = {"defense": parse("activations:100"), "plan": plan, "key": KEY}
+    noisy = federate(model, world.params(model), graphs, world.space, loss="ce", **loud)
+    assert max(jax.tree.leaves(jax.tree.map(lambda a, b: float(np.abs(a - b).max()), noisy, trained))) > 0.01
+
+
+def test_an_impossible_plan_is_refused(world: Any) -> None:
+    model, graphs = world.model(), [world.graph(5, 0), world.graph(6, 1)]
+    for fields in ({"rounds": 0}, {"clients": 0}, {"batch": 0}, {"rate": 0.0}, {"rate": np.inf}, {"rate": np.nan}):
+        plan = TrainingPlan()._replace(**fields)
+        with pytest.raises(ValueError, match="plan: rounds, clients and batch from 1 and a rate above 0"):
+            federate(model, {}, graphs, world.space, loss="ce", plan=plan, key=KEY)
+    with pytest.raises(ValueError, match="graphs: a client holds 3, but there are only 2"):
+        federate(model, {}, graphs, world.space, loss="ce", plan=TrainingPlan(batch=3), key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "share"),
+    [
+        ([[0.1, 0.2, 0.0], [3.0, 1.0, 2.0], [-1.0, -3.0, -2.0]], [1, 0, 2], 2 / 3),
+        ([[0.5], [-0.5], [0.0], [2.0]], [1, 0, 0, 0], 3 / 4),  # one output: class 1 above 0
+        ([[1.0, -1.0], [1.0, 1.0]], [[[1.0, np.nan]], [[0.0, 1.0]]], 2 / 3),
+    ],
+)
+def test_accuracy_is_the_share_that_is_right(
+    logits: Any, labels: Any, share: float, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "outputs", lambda model, params, graphs: jnp.asarray(logits))
+    graphs = [dataclasses.replace(world.graph(4, 0), y=np.asarray(y) if np.ndim(y) else y) for y in labels]
+    assert accuracy(world.model(), {}, graphs, world.space) == pytest.approx(share)
 
 
 def test_federated_training_learns_and_noise_spoils_it(world: Any) -> None:

@@ -15,6 +15,7 @@ from safetensors import safe_open
 
 from jgleak.attacks.distance import gradient_distances
 from jgleak.federated import LocalTraining, fedavg, fedsgd, load, save
+from jgleak.federated.local_training import MOST_STEPS
 from jgleak.gnn.tree import at
 
 ALL = {field.name for field in dataclasses.fields(LocalTraining)}
@@ -160,8 +161,17 @@ def test_a_step_takes_no_more_graphs_than_there_are(client: dict[str, Any], tmp_
         ({"optimiser": "adam", "weight_decay": 30.0}, "weight_decay: 30 at a rate of 0.1 reverses the weights' signs"),
         ({"loader": 0}, "loader: a step takes at least one graph"),
         ({"loader": 1.5}, "loader"),
+        ({"weight_decay": float("inf")}, "weight_decay: it is finite"),
+        ({"rate": 1.0, "weight_decay": 1.0}, "reverses the weights' signs"),  # nothing is left of the first step
+        ({"steps": 0}, "steps: a client makes at least one local step"),
+        ({"steps": 1.5}, "in whole numbers"),
+        ({"steps": MOST_STEPS + 1}, "steps: attacks repeat every step; at most 10,000, got 10,001"),
+        ({"rate": 0.0}, "rate: a client's learning rate lies above 0, got 0.0"),
+        ({"rate": float("inf")}, "rate"),
+        ({"rate": float("nan")}, "rate"),
     ],
 )
 def test_an_impossible_optimiser_is_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        LocalTraining(0.1, 2, **fields)
+        LocalTraining(**({"rate": 0.1, "steps": 2} | fields))
+    assert LocalTraining(0.1, MOST_STEPS).steps == MOST_STEPS and LocalTraining(0.1).passes(7) == 1

@@ -79,3 +79,71 @@ def test_cross_entropy_of_one_score_is_told_apart_from_the_binary_one() -> None:
     check_loss(model, "mse")
     with pytest.raises(ValueError, match=r"BCEWithLogitsLoss\) takes 'bce', one number 'mse'"):
         check_loss(model, "ce")
+
+
+@pytest.mark.parametrize("text", ["bce", "ce", "bce+smoothing:0.3", "ce+smoothing:0.3"])
+def test_a_relaxed_label_costs_the_mean_of_what_its_classes_cost(text: str) -> None:
+    shares = np.random.default_rng(1).dirichlet(np.ones(3), 4).astype(np.float32)
+    each = np.stack([label_loss(jnp.asarray(LOGITS), jnp.full(4, c), text) for c in range(3)], axis=1)
+    found = label_loss(jnp.asarray(LOGITS), jnp.asarray(shares), text)
+    np.testing.assert_allclose(found, (shares * each).sum(axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_one_output_of_bce_is_the_score_of_class_one(smoothing: float) -> None:
+    """Labels of two classes, or their shares."""
+    z, labels = LOGITS[:, :1], np.array([1, 0, 1, 1])
+    target = (1 - smoothing) * labels + smoothing / 2
+    expected = -target * np.log(expit(z[:, 0])) - (1 - target) * np.log(expit(-z[:, 0]))
+    for given in (labels, np.eye(2, dtype=np.float32)[labels]):
+        found = label_loss(jnp.asarray(z), jnp.asarray(given), Loss("bce", smoothing))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert [Loss(name).classes(1) for name in ("bce", "ce", "mse")] == [2, 1, 1] and Loss("bce").classes(3) == 3
+
+
+@pytest.mark.parametrize(("name", "level"), [("ce", 1 / 3), ("bce", 1 / 2)])
+def test_smoothing_is_undone(name: str, level: float) -> None:
+    rows = np.eye(3)[LABELS]
+    loss = Loss(name, 0.2)
+    np.testing.assert_allclose(loss.unsmoothed(0.8 * rows + 0.2 * level), rows, atol=1e-12)
+    assert Loss(name).unsmoothed(rows) is rows and loss.level(3) == level
+
+
+def test_rows_of_tasks_are_weighed_one_by_one() -> None:
+    labels, weights = np.array([[1.0, np.nan, 0.0], [np.nan, 1.0, 1.0]]), np.array([[0.5, 0.0, 2.0], [0.0, 1.0, 3.0]])
+    entries = np.where(labels == 1, np.log(expit(LOGITS[:2])), np.log(expit(-LOGITS[:2])))
+    found = label_loss(jnp.asarray(LOGITS[:2]), jnp.asarray(labels), "masked_bce", jnp.asarray(weights))
+    np.testing.assert_allclose(found, -(weights * entries).sum(axis=1), rtol=1e-5)
+
+
+def test_one_label_among_three_graphs_counts_whole() -> None:
+    labels = np.full((3, 2), np.nan, np.float32)
+    labels[1, 0] = 1.0
+    for over, wanted in (("batch", 3.0), ("graph", 1.0), ("task", 1.5), ("all", 0.5)):
+        found = np.asarray(Loss("masked_bce", over=over).entry_weights(labels))
+        assert found[1, 0] == wanted and np.count_nonzero(found) == 1
+    assert Loss("ce").entry_weights(labels) is None
+
+
+def test_losses_fit_their_models(world: Any) -> None:
+    """Each of them beside one that does not."""
+    classes, one = world.model(classes=3), world.model(classes=1)
+    nodes, ratings = world.model(readout="node_scores", classes=3), world.model(readout="dot")
+    for model, fits, wrong, words in (
+        (
+            classes,
+            "masked_bce+pos_weight:1,2,3",
+            "masked_bce+pos_weight:1,2",
+            "2 entries of pos_weight, this model has 3",
+        ),
+        (classes, "ce", "mse", "'mse' is the squared error of one output, this model has 3 outputs"),
+        (classes, "masked_mse", "mse", "several tasks take 'masked_mse'"),
+        (one, "bce", "ce", "of one output is zero whatever it is"),
+        (one, "masked_bce", "ce", "of one output"),
+        (nodes, "ce", "masked_bce", "is of graphs with several tasks, but this model labels nodes"),
+        (nodes, "bce", "mse", "this model has 3 outputs"),
+        (ratings, "mse", "ce", "the readout 'dot' predicts ratings; use 'mse'"),
+    ):
+        check_loss(model, fits)
+        with pytest.raises(ValueError, match=words):
+            check_loss(model, wrong)

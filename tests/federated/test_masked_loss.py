@@ -208,6 +208,8 @@ def test_a_loss_and_its_text(loss: Loss, text: str) -> None:
         ("ce+smoothing:1", r"loss: smoothing must lie in 0\.\.1, below 1, got 1.0"),
         ("ce+smoothing:nan", "loss: smoothing must lie in"),
         ("masked_bce+pos_weight:1,-2", "loss: every pos_weight must be positive and finite"),
+        ("masked_bce+pos_weight:1,0", "loss: every pos_weight must be positive and finite"),
+        ("masked_bce+pos_weight:1,inf", "loss: every pos_weight must be positive and finite"),
         ("masked_bce+over:nodes", "loss: unknown mean over 'nodes'; choose one of batch, graph, task, all"),
     ],
 )
@@ -224,3 +226,9 @@ def test_files_keep_a_loss_with_its_options(world: Any, tmp_path: Any) -> None:
     assert load(tmp_path / "o.safetensors")[0].loss == loss
     with pytest.raises(ValueError, match="2 entries of pos_weight, this model has 3 outputs"):
         dataclasses.replace(observation, loss="masked_bce+pos_weight:1,2")
+
+
+def test_steps_of_a_masked_loss_take_equally_many_graphs(world: Any) -> None:
+    model, graphs = world.model(classes=4), tasks(world, 4, 3)
+    with pytest.raises(ValueError, match="local: 3 graphs do not fill steps of 2, and a masked loss counts labels"):
+        fedavg(model, world.params(model), graphs, world.space, loss="masked_bce", local=LocalTraining(0.1, loader=2))

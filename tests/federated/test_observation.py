@@ -420,6 +420,10 @@ def test_knowledge_is_checked(world: Any) -> None:
     assert Knowledge(world.space, n=10_000).n == 10_000
     with pytest.raises(ValueError, match="max_n: must be at least 1, got 0"):
         Knowledge(world.space, max_n=0)
+    assert Knowledge(world.space, n=1, max_n=1).n == 1 and Knowledge(world.space, noise=0.0).noise == 0.0
+    for noise in (-1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="noise: a standard deviation is finite and not negative"):
+            Knowledge(world.space, noise=noise)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -429,7 +433,10 @@ def test_knowledge_that_disagrees_is_refused(world: Any) -> None:
         Knowledge(world.space, adjacency=edges, features=rows)
     with pytest.raises(ValueError, match="adjacency of 3 nodes, n of 5 nodes"):
         Knowledge(world.space, adjacency=edges, n=5)
-    assert Knowledge(world.space, adjacency=edges, n=3).n == 3
+    assert Knowledge(world.space, adjacency=edges, n=3).n == Knowledge(world.space, adjacency=edges).n == 3
+    assert Knowledge(world.space, features=rows).n == Knowledge(world.space, features=np.stack([rows, rows])).n == 4
+    with pytest.raises(ValueError, match="features: what is known of nodes does not fit the feature space"):
+        Knowledge(world.space, features=rows[:, :1])
     with pytest.raises(ValueError, match="adjacency of 3 nodes, n of 3 nodes, the smallest graph of 2 nodes"):
         Knowledge(world.space, adjacency=edges, sizes=(3, 2))
 

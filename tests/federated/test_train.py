@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from jgleak.federated.train import BATCH, train
+from jgleak.federated.train import BATCH, train, trainable
 
 
 def test_training_fits_what_can_be_told_apart(world: Any) -> None:
@@ -36,3 +36,12 @@ def test_a_flattened_readout_trains_on_what_its_slots_hold(world: Any) -> None:
     small = world.model(conv="gcn", readout="flattened", slots=4, hidden=8)
     with pytest.raises(ValueError, match="of at most 4 nodes, which the readout has slots for, are too few"):
         train(small, world.params(small), graphs, world.space, loss="bce", epochs=1)
+
+
+def test_as_many_graphs_as_a_step_takes_are_enough(world: Any) -> None:
+    """And those count that fill all slots, but none that is larger."""
+    graphs = [world.graph(4, seed) for seed in range(BATCH)]
+    for model in (world.model(), world.model(readout="flattened", slots=4)):
+        assert trainable(model, graphs) == graphs
+    with pytest.raises(ValueError, match=f"train: {BATCH - 1} public graphs of at most 4 nodes"):
+        trainable(world.model(readout="flattened", slots=4), [*graphs[1:], world.graph(5, 0)])

@@ -11,7 +11,7 @@ import pytest
 
 from jgleak.federated.recommender import Client, Clients, Parameters, Recommender, RecommenderPlan, rmse, train
 from jgleak.federated.recommender.rounds import aggregate, deal
-from jgleak.federated.recommender.update import OPEN, NeighbourUsers, Upload, upload
+from jgleak.federated.recommender.update import OPEN, Upload, upload
 from jgleak.ratings import Ratings
 
 KEY = jax.random.key(5)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from phe.paillier import PaillierPublicKey
 
 from jgleak.federated.secure import Aggregator, FixedPoint, GradientClient, Keys, generate, keys
+from jgleak.federated.secure import message as messages
 from jgleak.federated.secure.keys import PUBLIC, fingerprint, read_private, read_public, whole_bytes
 from jgleak.federated.secure.message import Encrypted
 from jgleak.federated.wire import Fields, pack
@@ -62,14 +64,14 @@ def test_what_could_overflow_is_refused() -> None:
         client.encrypt([0], [[1.5]])
     with pytest.raises(ValueError, match="largest entry is nan"):
         client.encrypt([0], [[np.nan]])
-    message = client.encrypt([0], [[1.0]])
+    sent = client.encrypt([0], [[1.0]])
     for _ in range(4):
-        server.add(message)
+        server.add(sent)
     with pytest.raises(ValueError, match="5 clients in a sum with room for 4"):
-        server.add(message)
+        server.add(sent)
     with pytest.raises(ValueError, match="5 clients in a sum with room for 4"):
         other = Aggregator(KEYS.public, CODE)
-        other.add(message)
+        other.add(sent)
         other.add(server.total())
 
 
@@ -176,6 +178,9 @@ def test_keys_are_as_long_as_is_safe_unless_a_length_is_given(monkeypatch: pytes
 def test_a_whole_number_has_no_byte_too_many() -> None:
     for number, wanted in ((1, [1]), (255, [255]), (256, [1, 0]), (2**64 - 1, [255] * 8)):
         assert whole_bytes(number).tolist() == wanted
+    assert (
+        messages._width(PaillierPublicKey(2**512 - 1)) == 128 and messages._width(PaillierPublicKey(2**512 + 1)) == 129
+    )
 
 
 def test_messages_that_do_not_fit_are_refused() -> None:
