@@ -18,6 +18,7 @@ from models import flat
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from jgleak.features import FeatureSpace, onehot
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import (
     FORMAT,
@@ -106,6 +107,56 @@ def test_a_file_says_what_was_done_to_the_update(world: Any, tmp_path: Path, mar
     assert {"scaled": found.scaled, "pruned": found.pruned} == {"scaled": False, "pruned": False, mark: True}
 
 
+def test_older_files_say_nothing_of_clipping_and_pruning(file: Path, tmp_path: Path) -> None:
+    def without(tensors: Any, header: Any) -> Any:
+        return {name: value for name, value in header.items() if name not in ("scaled", "pruned", "noise")}
+
+    found, _ = load(rewritten(file, tmp_path / "old", without))
+    assert (found.scaled, found.pruned, found.noise) == (False, False, None)
+
+
+def test_a_stated_noise_comes_back(world: Any, tmp_path: Path) -> None:
+    for noise in (0.0, 0.25):
+        save(tmp_path / "o", world.observation(noise=noise), world.space)
+        assert load(tmp_path / "o")[0].noise == noise
+
+
+def test_the_given_space_counts_before_the_file_s_and_that_before_the_default(world: Any, tmp_path: Path) -> None:
+    save(tmp_path / "with", world.observation(), world.space)
+    save(tmp_path / "without", world.observation())
+    narrow, fitted = world.space.without("ring"), world.fitted()
+    assert load(tmp_path / "with", default=fitted)[1].mean is None
+    assert load(tmp_path / "with", fitted, default=world.space)[1] is fitted
+    assert load(tmp_path / "without", default=fitted)[1] is fitted
+    for name, given, where in (
+        ("with", {"space": narrow}, "^features: this space has 12 columns"),
+        ("without", {"default": narrow}, "without: nothing says what its columns mean, and the default space has 12"),
+    ):
+        with pytest.raises(ValueError, match=where) as error:
+            load(tmp_path / name, **given)
+        assert "each feature's integer" not in str(error.value)
+    integers = FeatureSpace(tuple(onehot(f"part {i}", range(2)) for i in range(world.space.width)))
+    with pytest.raises(ValueError, match="26 columns, the model takes 13; .* each feature's integer in one column"):
+        load(tmp_path / "with", integers)
+
+
+def test_files_of_torch_are_told_apart(file: Path, tmp_path: Path) -> None:
+    """A ZIP archive, or a pickle; a safetensors file may begin with a pickle's byte too, and is damaged here."""
+    whole = file.read_bytes()
+    length = int.from_bytes(whole[:8], "little") // 256 * 256 + 128
+    for content, of_torch in (
+        (b"PK\x03\x04" + bytes(60), True),
+        (b"PK\x03\x05" + bytes(60), False),
+        (pickle.dumps({"a": 1}), True),
+        (b"\x81" + bytes(60), False),
+        (length.to_bytes(8, "little") + whole[8:60], False),
+    ):
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(ValueError, match=f"cannot read {tmp_path / 'other'}") as error:
+            load(tmp_path / "other")
+        assert ("it looks like a file of torch.save" in str(error.value)) == of_torch
+
+
 def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
     with safe_open(str(file), framework="numpy") as opened:
         assert {name.split("/")[0] for name in opened.keys()} == {"params", "update"}  # noqa: SIM118 - not a dict
@@ -138,6 +189,11 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
         ({"local": LocalTraining(0.1)}, "local: clients train under 'fedavg' alone, .* under 'fedsgd'"),
         ({"batch_size": 0}, "batch_size: must be a whole number from 1, got 0"),
         ({"batch_size": 1.5}, "batch_size: must be a whole number from 1, got 1.5"),
+        ({"noise": -1.0}, "noise: a standard deviation is finite and not negative, got -1.0"),
+        ({"noise": np.inf}, "noise: a standard deviation is finite and not negative, got inf"),
+        ({"noise": np.nan}, "noise: a standard deviation"),
+        ({"protocol": "target_node"}, "protocol: 'target_node' needs a node task, this model labels graphs"),
+        ({"protocol": "node_losses"}, "protocol: 'node_losses' needs a node task"),
         ({"update": None}, "update: expected a nested dict of arrays named like the model's, got NoneType"),
         ({"params": [1.0]}, "params: expected a nested dict"),
         ({"model": flat(in_features=13, hidden=4, act="swish")}, "activation: unknown 'swish'"),
@@ -166,6 +222,35 @@ def test_values_that_are_not_finite_are_refused(world: Any, part: str, value: fl
     tree["layers_1"]["conv"]["kernel"][2, 1] = value
     with pytest.raises(ValueError, match=f"{part}: 'layers_1/conv/kernel' holds NaN or infinite values"):
         world.observation(**{part: tree})
+
+
+def test_an_observation_tells_its_steps_and_gradients(world: Any) -> None:
+    one = world.observation(noise=0.0)
+    assert (one.steps, one.gradients, one.adaptive, one.noise) == (1, None, False, 0.0)
+    averaged = world.observation(protocol="fedavg", local=LocalTraining(0.1, 3))
+    assert (averaged.steps, averaged.gradients, averaged.adaptive) == (3, None, False)
+    adam = LocalTraining(0.1, 2, optimiser="adam")
+    assert world.observation(protocol="fedavg", local=adam).adaptive
+    model = world.model(readout="node_scores")
+    params = world.params(model)
+    side_by_side = jax.tree.map(lambda leaf: np.stack([leaf] * 5), params)
+    nodes = Observation(model, params, side_by_side, "ce", protocol="node_losses")
+    assert nodes.gradients == 5
+    side_by_side["layers_0"]["conv"]["kernel"] = side_by_side["layers_0"]["conv"]["kernel"][:4]
+    with pytest.raises(ValueError, match="has shape"):
+        Observation(model, params, side_by_side, "ce", protocol="node_losses")
+
+
+def test_what_is_frozen_may_be_left_out_and_does_not_move(world: Any) -> None:
+    model = world.model().clone(frozen=("layers_1",))
+    params, update = world.params(model), world.params(model, 1)
+    del update["layers_1"]
+    seen = Observation(model, params, update, "bce")
+    assert seen.update["layers_1"]["conv"]["kernel"].shape == params["layers_1"]["conv"]["kernel"].shape
+    assert not seen.update["layers_1"]["conv"]["kernel"].any()
+    update["layers_1"] = jax.tree.map(np.array, params["layers_1"])
+    with pytest.raises(ValueError, match="update: 'layers_1/conv/kernel' is frozen in this model, and moved"):
+        Observation(model, params, update, "bce")
 
 
 def test_missing_and_unexpected_tensors_are_named(world: Any) -> None:

@@ -14,12 +14,13 @@ from models import some_params
 
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.registry import get_attack
+from jgleak.defenses import Defense
 from jgleak.features import FeatureSpace, real
 from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, fedsgd
-from jgleak.federated.client import returned, target_gradient
+from jgleak.federated.client import client_keys, mask_key, returned, target_gradient
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import load, save
-from jgleak.federated.statistics import deviation_blur, distance, evaluated, frozen, moved, of_batch
+from jgleak.federated.statistics import blur, deviation_blur, distance, evaluated, frozen, moved, of_batch
 from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, GINConv, Layer, NodeScores, Pooled
 from jgleak.gnn.norm import STATISTICS
 from jgleak.graph import DenseGraph, Graph, GraphBatch
@@ -213,3 +214,64 @@ def test_without_a_key_statistics_are_those_without_dropout(world: Any) -> None:
         params = some_params(model)
         left = returned(model, params, batch, None)
         jax.tree.map(np.testing.assert_array_equal, left, moved(model, params, dense))
+
+
+def shifted(tree: Any, part: str, by: Any) -> Any:
+    """Running statistics of the first layer's norm, with one of them moved."""
+    first = tree["layers_0"]
+    return {**tree, "layers_0": {**first, "norm": {**first["norm"], part: first["norm"][part] + by}}}
+
+
+@pytest.mark.parametrize("part", ["mean", "variance"])
+def test_distances_are_relative_to_the_batch(part: str, seen: Any, world: Any) -> None:
+    """What the running statistics are moved by is a tenth of what the batch's are. The worst norm counts."""
+    model, params, graph, observation = seen
+    mean, variance = of_batch(model, params, observation.statistics)[("layers_0", "norm")]
+    by = np.random.default_rng(0).normal(size=mean.shape)
+    moved_by = shifted(observation.statistics, part, (0.1 * by).astype(np.float32))
+    wanted = of_batch(model, params, moved_by)[("layers_0", "norm")]
+    squares = wanted[0] ** 2 + wanted[1]
+    size = np.sqrt(squares) if part == "mean" else squares
+    gap = (mean if part == "mean" else variance) - wanted[0 if part == "mean" else 1]
+    assert np.linalg.norm(gap) > 0.5 * np.linalg.norm(by)
+    found = distance(model, params, moved_by, dense_of(graph, world))
+    assert found == pytest.approx(np.linalg.norm(gap) / np.linalg.norm(size), rel=1e-3)
+
+
+def test_rounding_of_running_statistics_is_told_by_their_digits() -> None:
+    """``batch = (after - (1 - m) before) / m``, where either has an error of a float32's last digit."""
+    other = BatchNorm(training=True, momentum=0.5)
+    model = GNN(3, (Layer(GCNConv(3), norm=TRAINING), Layer(GCNConv(3), norm=other)), Pooled())
+    params, rng, returned = some_params(model), np.random.default_rng(0), {}
+    for number in range(2):
+        norm = params[f"layers_{number}"]["norm"]
+        for name, sign in (("mean", -1), ("variance", 1)):
+            norm[name] = (sign * rng.uniform(0.5, 2.0, 3)).astype(np.float32)
+        after = {name: (norm[name] * rng.uniform(0.8, 1.2, 3)).astype(np.float32) for name in ("mean", "variance")}
+        returned[f"layers_{number}"] = {"norm": after}
+    digit, worst = float(np.finfo(np.float32).eps), 0.0
+    batch, found = of_batch(model, params, returned), blur(model, params, returned)
+    for number, momentum in ((0, 0.1), (1, 0.5)):
+        path = (f"layers_{number}", "norm")
+        for place, name in enumerate(("mean", "variance")):
+            before, after = (np.abs(tree[path[0]]["norm"][name].astype(float)) for tree in (params, returned))
+            np.testing.assert_allclose(found[path][place], digit * ((before + after) / momentum + after), rtol=1e-6)
+        variance = batch[path][1] + model.norms[path].epsilon
+        worst = max(worst, float(np.max(found[path][1] / (2 * variance))))
+    assert deviation_blur(model, params, returned) == pytest.approx(worst, rel=1e-6)
+
+
+def test_statistics_are_those_of_the_masks_of_the_gradient(world: Any) -> None:
+    """A client of one local step draws them under that step's key."""
+    layer = Layer(GCNConv(5), "tanh", norm=TRAINING, dropout=0.5)
+    model = GNN(world.space.width, (layer, Layer(GCNConv(4), "tanh", norm=TRAINING)), Pooled(mlp=MLP((2,))))
+    params, graph, key = some_params(model), world.graph(6, 0), jax.random.key(4)
+    sent = fedavg(model, params, [graph], world.space, loss="bce", local=LocalTraining(0.1), key=key)
+    first, _ = client_keys(model, Defense(), key)
+    masks = mask_key(jax.random.split(jax.random.fold_in(first, 0), 1)[0])
+    dense = dense_of(graph, world)
+    wanted = jax.jit(jax.grad(lambda p: graph_loss(model, p, dense, jnp.asarray(graph.y), "bce", masks=masks)))(params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-6), sent.update, wanted)
+    of_masks, without = (moved(model, params, dense, own) for own in (masks, None))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), sent.statistics, of_masks)
+    assert not np.allclose(of_masks["layers_1"]["norm"]["mean"], without["layers_1"]["norm"]["mean"])

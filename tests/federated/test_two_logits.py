@@ -15,6 +15,8 @@ from safetensors.numpy import save_file
 
 from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.federated.observation import flatten, load, save
+from jgleak.federated.two_logits import one_output
+from jgleak.gnn.tree import at
 
 FIELDS: dict[str, Any] = {"readout": "pooled", "readout_widths": (5,)}
 SMOOTHED = "+smoothing:0.2"
@@ -93,3 +95,16 @@ def sent_zero(params: Any) -> Any:
     maps = params["readout"]["mlp"]
     last = {name: np.zeros_like(leaf[..., 1:]) for name, leaf in maps["linears_1"].items()}
     return {**params, "readout": {"mlp": {**maps, "linears_1": last}}}
+
+
+@pytest.mark.parametrize("fields", [{"classes": 3, **FIELDS}, {"readout": "flattened", "slots": 6}])
+def test_other_readouts_stay_as_they_are(fields: dict[str, Any], world: Any) -> None:
+    """Of three outputs, or with a slot for each node, though the first two columns look like one output's."""
+    model = world.model(**fields)
+    params, update = world.params(model, 1), world.params(model, 2)
+    place = ("readout", *model.readout.last_map)
+    for leaf in at(params, place).values():
+        leaf[..., 0] = 0.0
+    for leaf in at(update, place).values():
+        leaf[..., 0] = -leaf[..., 1]
+    assert one_output(model, params, update, "ce") == {}
