@@ -170,7 +170,20 @@ def test_an_update_at_the_bound_may_have_been_larger(kind: str) -> None:
     assert idle is not None and not idle(reached, update, 0.0) and idle(1.001 * reached, update, 0.0)
 
 
-@pytest.mark.parametrize("text", ["clip:1.0+gaussian:0.123456789", "prune:0.9", "sign", "clip:1e+20+quantise:4.0", ""])
+def test_noise_leaves_room_below_a_bound() -> None:
+    """Ten deviations: of an entry, and of a norm, whose square noise moves by ``2 bound deviation`` each."""
+    for kind, least, size in (("clip-inf", 4.5, 1.0), ("clip-layer", math.sqrt(20.0), 2.0)):
+        idle = KINDS[kind].idle
+        assert idle is not None
+        for factor, wanted in ((0.999, True), (1.001, False)):
+            update = {"small": np.zeros(3, np.float32), "a": np.full(int(size**2), factor * least / size, np.float32)}
+            assert idle(5.0, update, 0.05) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["clip:1.0+gaussian:0.123456789", "prune:0.9", "sign", "clip:1e+20+quantise:16.0", "quantise:2.0", ""],
+)
 def test_texts_come_back(text: str) -> None:
     assert str(parse(text)) == text
     assert parse(text) == parse(str(parse(text))) and hash(parse(text)) == hash(parse(text))
@@ -188,6 +201,10 @@ def test_texts_come_back(text: str) -> None:
         ("prune:1", "between 0 and 1"),
         ("quantise:1", "from 2 to 16"),
         ("quantise:2.5", "whole number"),
+        ("quantise:17", "from 2 to 16"),
+        ("prune:0", "between 0 and 1"),
+        ("percentile:0", "between 0 and 100"),
+        ("percentile:100", "between 0 and 100"),
         ("sign:2", "has no strength"),
         ("hybrid", "needs a strength"),
         ("clip:1+", "unknown ''"),

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from models import some_params
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from jgleak.attacks.facts.registry import facts
 from jgleak.datasets import load
@@ -53,6 +53,17 @@ def test_the_sparse_vectors_scales_are_those_of_its_budgets(gamma: float, entrie
     threshold, query = gamma / found.threshold, 2 * gamma * found.count / found.query
     assert threshold + query == pytest.approx(0.1) and query / threshold == pytest.approx((2 * found.count) ** (2 / 3))
     assert found.release == pytest.approx(2 * gamma * found.count / (found.count * 0.1))
+
+
+@pytest.mark.parametrize("gamma", [1e-5, 0.3])
+def test_normal_noise_of_the_stated_deviation_exceeds_bounds_as_often(gamma: float) -> None:
+    """As the noise on what leaves, at rates from a tenth to 1e-12, and with nothing to spare at the last."""
+    update = {"a": np.zeros(30, np.float32)}
+    deviation, scale = parse(f"sparse-vector:{gamma}").deviation(update), 20 * gamma
+    assert deviation is not None
+    rates = np.logspace(-12, -1, 50)
+    bounds = -scale * np.log(rates)  # what |Laplace| exceeds so often
+    assert np.all(2 * ndtr(-bounds / deviation) >= rates) and 2 * ndtr(-bounds[0] / (0.9 * deviation)) < rates[0]
 
 
 def test_a_tenth_of_the_entries_leave_with_noise() -> None:
@@ -107,9 +118,9 @@ def test_the_threshold_has_noise_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     """Where it is drawn at one scale and the rest at none: of 40 entries four leave, so that the scale is gamma / 2."""
     monkeypatch.setattr(sparse_vector, "EPSILON", 10.0)
     monkeypatch.setattr(jax.random, "laplace", lambda key, shape=(): np.full(shape, float(shape == ()), np.float32))
-    sizes = np.where(np.arange(40) % 2, 0.0055, 0.0065).astype(np.float32)
+    sizes = np.where(np.arange(40) % 10, 0.0055, 0.0065).astype(np.float32)  # as many are above it as leave
     left = np.asarray(parse("sparse-vector:0.01").apply({"a": sizes}, key=KEY)["a"])
-    assert np.any(left[::2]) and not np.any(left[1::2])
+    assert np.any(left[::10]) and not np.any(left.reshape(4, 10)[:, 1:])
 
 
 def test_what_nvflares_accountant_says_is_told_and_not_promised() -> None:

@@ -92,6 +92,19 @@ def test_bounds_are_reached_by_even_updates_and_by_none_exceeded(kind: str) -> N
         assert not reached or (np.abs(left).sum(), np.linalg.norm(left)) == pytest.approx((l1, l2), rel=1e-5)
 
 
+def test_a_reason_names_the_noise_and_the_sensitivity() -> None:
+    """Twice the bound: what two clients may differ by."""
+    told = privacy(parse("clip:1+gaussian:4"), SIZES).reason
+    assert told == "Gaussian noise, 2 of the L2 sensitivity; Rényi accountant"
+    told = privacy(parse(f"clip-inf:0.1+laplace:{math.sqrt(2) * 30}"), SIZES).reason
+    assert told == "Laplace noise, 3 of the L1 sensitivity over 50 entries"
+
+
+def test_one_entry_has_a_guarantee_where_it_is_bounded_and_has_laplace_noise() -> None:
+    for text in ("clip-inf:0.1+gaussian:1", "clip:0.1+laplace:1", "clip-layer:0.1+laplace:1"):
+        assert privacy(parse(text), SIZES).per_coordinate is None
+
+
 def test_what_follows_the_noise_costs_nothing() -> None:
     plain, pruned = (privacy(parse(f"clip:1+gaussian:4{more}"), SIZES) for more in ("", "+prune:0.9"))
     assert plain.epsilon == pruned.epsilon

@@ -67,6 +67,8 @@ def test_few_small_clients_join_a_larger_group() -> None:
     assert np.all(padded(counts) >= counts)
     counts = np.repeat([2, 16], [5000, 1])  # the largest group is no larger than it must be
     assert np.unique(padded(counts)).tolist() == [4, 16]
+    for few, joined in ((4, [16]), (5, [4, 16])):  # 12 places more each: 48 are a tenth of 480
+        assert np.unique(padded(np.repeat([2, 10], [few, 29]))).tolist() == joined
 
 
 def test_neighbours_have_most_items_in_common(made: Ratings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,9 @@ def test_handed_out_embeddings_are_of_other_raters(made: Ratings, model: Recomme
     whose = {row.tobytes(): user for user, row in enumerate(np.asarray(users, np.float32))}
     assert rows.shape == (made.n_users, 5) and np.all(rows[7] == -1)
     for user, own in enumerate(rows):
+        assert (
+            own[own >= 0].tolist() == list(range(5 * user, 5 * user + np.count_nonzero(own >= 0))) and own.min() >= -1
+        )
         others = [whose[np.asarray(table[row], np.float32).tobytes()] for row in own[own >= 0]]
         assert user not in others and len(set(others)) == len(others)
         assert all(common[user, other] > 0 for other in others)
@@ -50,8 +53,6 @@ def test_training_is_that_with_the_same_neighbours_in_the_clear(made: Ratings, m
         np.testing.assert_allclose(one, two, atol=2e-4)
     errors = [rmse(model, t.params, t.clients, made, neighbours=t.neighbours) for t in (plain, other)]
     assert errors[0] == pytest.approx(errors[1], rel=1e-3)
-    with pytest.raises(ValueError, match="does not say whose embeddings"):
-        train(model, params, plain.clients, plan._replace(neighbours="trainable"), key=KEY, expand=hidden)
 
 
 def test_biases_stay_where_their_share_of_the_step_is_nothing(made: Ratings, model: Recommender) -> None:
@@ -66,5 +67,8 @@ def test_biases_stay_where_their_share_of_the_step_is_nothing(made: Ratings, mod
 def test_nonsense_is_refused(made: Ratings) -> None:
     with pytest.raises(ValueError, match="limit: must be at least 1"):
         encrypted(made, limit=0, per_item=1, key=KEY)
+    few = made.take(made.users < 5)
+    rows, table = encrypted(few, limit=1, per_item=1, key=KEY)(jnp.ones((made.n_users, 2)))
+    assert rows.shape == (made.n_users, 1) and table.shape == (made.n_users, 2)
     with pytest.raises(ValueError, match="a row of neighbours for each of 60 users"):
         Clients.from_ratings(made).with_neighbours(np.zeros((3, 2), int))

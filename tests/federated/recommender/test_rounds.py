@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jgleak.federated.recommender import Client, Clients, Parameters, Recommender, RecommenderPlan, rmse, train
-from jgleak.federated.recommender.rounds import aggregate, deal
+from jgleak.federated.recommender import Client, Clients, Parameters, Recommender, RecommenderPlan, rmse, rounds, train
+from jgleak.federated.recommender.model import Local
+from jgleak.federated.recommender.rounds import aggregate, deal, epochs
 from jgleak.federated.recommender.update import OPEN, Upload, upload
 from jgleak.ratings import Ratings
 
@@ -70,6 +71,84 @@ def test_clients_weigh_as_much_as_they_rated(made: Ratings, model: Recommender, 
     np.testing.assert_allclose(moved, total / counts, atol=1e-5)
 
 
+def test_what_every_step_takes_of_the_mean_gradient(made: Ratings, model: Recommender, clients: Clients) -> None:
+    """One step of everyone: ``w - rate share (g + decay w)``, with shares for biases and for all else."""
+    params = model.initial(key=jax.random.key(0))
+    params = params._replace(users=params.users.at[:, -1].set(0.5), items=params.items.at[:, -1].set(-0.5))
+    plan = RecommenderPlan(epochs=1, clients=1000, rate=1.0, weight="ratings", neighbours="off")
+    slope = jax.tree.map(lambda w, v: w - v, params, train(model, params, clients, plan, key=KEY).params)
+    plan = plan._replace(rate=0.5, decay=0.1, bias_share=0.25, graph_share=0.5)
+    found = train(model, params, clients, plan, key=KEY).params
+    share = np.append(np.full(8, 0.5), 0.25)
+    for part, shares in (("network", 0.5), ("users", share), ("items", share)):
+        for w, g, now in zip(*(jax.tree.leaves(getattr(tree, part)) for tree in (params, slope, found)), strict=True):
+            np.testing.assert_allclose(now, w - 0.5 * shares * (g + 0.1 * w), atol=1e-5)
+
+
+def test_neighbours_count_from_the_expansion_on(made: Ratings, model: Recommender, clients: Clients) -> None:
+    """Before it the graphs are as without them, behind it they have the embeddings of that moment."""
+    params, nobody = model.initial(key=jax.random.key(0)), np.full((made.n_users, 2), -1)
+    plan = RecommenderPlan(epochs=2, clients=20, rate=0.5, expand_at=1)
+    first, second = epochs(model, params, clients, plan, key=KEY)
+    alone, still = epochs(model, params, clients.with_neighbours(nobody), plan, key=KEY)
+    jax.tree.map(np.testing.assert_array_equal, first.params, alone.params)
+    assert not np.allclose(second.params.items, still.params.items, atol=1e-6)
+    assert [one.neighbours.mode for one in (first, second)] == ["off", "fixed"]
+    np.testing.assert_array_equal(first.neighbours.embeddings, params.users)
+    np.testing.assert_array_equal(second.neighbours.embeddings, first.params.users)
+    for number, one in enumerate((first, second), start=1):
+        assert (one.epoch, one.validation, len(one.seconds)) == (number, [], number)
+        assert 0 < min(one.seconds) and max(one.seconds) < 600
+        assert one.clients_per_second == pytest.approx((made.n_users - 1) / min(one.seconds))
+    shown = []
+
+    def expand(users: jax.Array) -> tuple[np.ndarray, jax.Array]:
+        shown.append(users)
+        return np.asarray(np.stack([np.arange(made.n_users), nobody[:, 0]], axis=1)), users[::-1]
+
+    last = train(model, params, clients, plan, key=KEY, expand=expand)
+    assert len(shown) == 1 and last.clients.one(3).neighbours.tolist() == [3, 0]
+    np.testing.assert_array_equal(shown[0], first.params.users)
+    np.testing.assert_array_equal(last.neighbours.embeddings, first.params.users[::-1])
+
+
+def test_training_stops_without_better_epochs(
+    made: Ratings, model: Recommender, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is the best until the third epoch behind it."""
+    scores = iter([3.0, 2.0, 2.5, 2.2, 1.9])
+    monkeypatch.setattr(rounds, "rmse", lambda *_, **__: next(scores))
+    plan = RecommenderPlan(epochs=5, clients=20, rate=0.5, expand_at=1, patience=2)
+    found = list(epochs(model, model.initial(key=jax.random.key(0)), clients, plan, key=KEY, validation=made))
+    assert [one.epoch for one in found] == [1, 2, 2, 2] and found[-1].validation == [3.0, 2.0, 2.5, 2.2]
+    np.testing.assert_array_equal(found[-1].params.items, found[1].params.items)
+
+
+@pytest.mark.parametrize("mean", ["clients", "senders"])
+def test_gradients_of_neighbours_join_those_of_their_users(mean: str) -> None:
+    """Numbers in the place of gradients: two groups, users 0 and 2 of three, who are neighbours of each other."""
+    rng, params = np.random.default_rng(0), Parameters({"w": jnp.zeros(2)}, jnp.zeros((3, 2)), jnp.zeros((2, 2)))
+    received, users, weights = [], np.zeros((3, 2)), np.zeros(3)
+    for user, near, weight in ((0, [2, 1], 1.0), (2, [0, 0], 3.0)):
+        own, others = rng.normal(size=(1, 2)), rng.normal(size=(1, 2, 2)) * [[[1.0], [user == 0]]]
+        client = Client(
+            *(np.array([user]), np.array([[0]]), np.zeros((1, 1)), np.array([[True]])),
+            *(np.array([near]), np.array([[True, user == 0]])),
+        )
+        gradient = Local({"w": np.zeros((1, 2))}, own, np.ones((1, 1, 2)), others)
+        parts = client, Upload(gradient, np.array([[0]]), np.array([[True]]))
+        received.append((*jax.tree.map(jnp.asarray, parts), jnp.array([weight])))
+        users[user] += weight * own[0]
+        weights[user] += weight
+        for place in range(2 if user == 0 else 1):
+            users[near[place]] += weight * others[0, place]
+            weights[near[place]] += weight
+    found = aggregate(params, received, mean)  # type: ignore[arg-type]
+    np.testing.assert_allclose(found.users, users / (4.0 if mean == "clients" else weights[:, None]), atol=1e-6)
+    np.testing.assert_allclose(found.items[1], 0.0)
+    np.testing.assert_allclose(found.items[0], 1.0)
+
+
 def test_training_beats_the_mean_rating(made: Ratings) -> None:
     rest, held = made.validation(0.15, np.random.default_rng(1))
     near = np.roll(np.arange(made.n_users), 1)[:, None]
@@ -90,8 +169,13 @@ def test_training_beats_the_mean_rating(made: Ratings) -> None:
 
 def test_impossible_training_is_refused(made: Ratings, model: Recommender, clients: Clients) -> None:
     params = model.initial(key=jax.random.key(0))
-    with pytest.raises(ValueError, match="patience"):
+    with pytest.raises(ValueError, match="patience: stopping early needs validation ratings"):
         train(model, params, clients, RecommenderPlan(patience=2), key=KEY)
+    with pytest.raises(ValueError, match="epochs: must be at least 1, got 0"):
+        train(model, params, clients, RecommenderPlan(epochs=0), key=KEY)
+    plan = RecommenderPlan(neighbours="trainable")
+    with pytest.raises(ValueError, match="an expansion does not say whose embeddings it handed out"):
+        train(model, params, clients, plan, key=KEY, expand=lambda users: (np.zeros((60, 1), int), users))
     nobody = Clients.from_ratings(made.take(np.zeros(0, int)))
     with pytest.raises(ValueError, match="no user has rated anything"):
         train(model, params, nobody, RecommenderPlan(), key=KEY)

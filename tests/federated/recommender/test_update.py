@@ -79,6 +79,16 @@ def test_pseudo_items_are_unrated_with_the_real_ones_moments(clients: Clients) -
     np.testing.assert_allclose(np.cov(np.asarray(drawn).T), np.cov(rows.T, bias=True), atol=0.1)
 
 
+def test_pseudo_items_of_one_rating_have_its_gradient(clients: Clients) -> None:
+    """It is its own mean, and nothing varies; without ratings all is zero."""
+    real = jnp.asarray(np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32))
+    client = clients.one(0)._replace(items=jnp.arange(3), values=jnp.ones(3), mask=jnp.arange(3) < 1)
+    for some, wanted in ((client, real[0]), (client._replace(mask=jnp.zeros(3, bool)), jnp.zeros(3))):
+        items, there, drawn = pseudo_items(real, some, 6, 5, key=KEY)
+        assert items.shape == there.shape == (5,) and np.all(there)
+        np.testing.assert_allclose(drawn, np.tile(wanted, (5, 1)), atol=1e-6)
+
+
 def test_protected_updates_stay_in_bounds_and_differ_by_round(model: Recommender, clients: Clients) -> None:
     params = model.initial(key=jax.random.key(0))
     bound = 1e-3
