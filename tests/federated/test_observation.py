@@ -184,6 +184,7 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
     ("change", "message"),
     [
         ({"loss": "hinge"}, r"loss: unknown 'hinge'; choose one of"),
+        ({"loss": "mse"}, "loss: 'mse' is the squared error of one output, this model has 2 outputs"),
         ({"pruned": "false"}, "pruned: must be true or false, got 'false'"),
         (
             {"protocol": "fedprox"},
