@@ -226,7 +226,7 @@ def test_every_graph_has_masks_of_its_own(world: Any) -> None:
     @jax.jit
     def mean(params: Any) -> Any:
         def whole(params: Any) -> Any:
-            each = jax.vmap(partial(graph_loss, model, params, loss="bce"))
+            each: Any = jax.vmap(partial(graph_loss, model, params, loss="bce"))
             return each(batch.dense, batch.labels, masks=keys).mean()
 
         return jax.grad(whole)(params)

@@ -267,7 +267,7 @@ def test_statistics_are_those_of_the_masks_of_the_gradient(world: Any) -> None:
     model = GNN(world.space.width, (layer, Layer(GCNConv(4), "tanh", norm=TRAINING)), Pooled(mlp=MLP((2,))))
     params, graph, key = some_params(model), world.graph(6, 0), jax.random.key(4)
     sent = fedavg(model, params, [graph], world.space, loss="bce", local=LocalTraining(0.1), key=key)
-    first, _ = client_keys(model, Defense(), key)
+    first: Any = client_keys(model, Defense(), key)[0]
     masks = mask_key(jax.random.split(jax.random.fold_in(first, 0), 1)[0])
     dense = dense_of(graph, world)
     wanted = jax.jit(jax.grad(lambda p: graph_loss(model, p, dense, jnp.asarray(graph.y), "bce", masks=masks)))(params)

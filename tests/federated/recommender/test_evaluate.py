@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -35,7 +36,7 @@ def test_rmse_is_of_the_predictions_one_by_one(
             client = clients.one(int(user)) if mode == "fixed" else apart(clients.one(int(user)))
             found = _predicted(model, params, client, params.items[item][None])
             wrong.append(float(found[0]) - value)
-        given = {} if mode == "off" else {"neighbours": NeighbourUsers(mode)}
+        given: dict[str, Any] = {} if mode == "off" else {"neighbours": NeighbourUsers(mode)}
         found = rmse(model, params, clients, rows, **given, bounded=False)
         assert found == pytest.approx(np.sqrt(np.mean(np.square(wrong))), rel=1e-4)
         within = np.clip(np.add(wrong, rows.values), 1.0, 5.0) - rows.values

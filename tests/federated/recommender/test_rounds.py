@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -131,12 +132,11 @@ def test_gradients_of_neighbours_join_those_of_their_users(mean: str) -> None:
     received, users, weights = [], np.zeros((3, 2)), np.zeros(3)
     for user, near, weight in ((0, [2, 1], 1.0), (2, [0, 0], 3.0)):
         own, others = rng.normal(size=(1, 2)), rng.normal(size=(1, 2, 2)) * [[[1.0], [user == 0]]]
-        client = Client(
-            *(np.array([user]), np.array([[0]]), np.zeros((1, 1)), np.array([[True]])),
-            *(np.array([near]), np.array([[True, user == 0]])),
-        )
-        gradient = Local({"w": np.zeros((1, 2))}, own, np.ones((1, 1, 2)), others)
-        parts = client, Upload(gradient, np.array([[0]]), np.array([[True]]))
+        held: Any = np.array([user]), np.array([[0]]), np.zeros((1, 1)), np.array([[True]])
+        client = Client(*held, *map(jnp.asarray, (np.array([near]), np.array([[True, user == 0]]))))
+        gradient: Any = {"w": np.zeros((1, 2))}, own, np.ones((1, 1, 2)), others
+        sent: Any = np.array([[0]]), np.array([[True]])
+        parts = client, Upload(Local(*gradient), *sent)
         received.append((*jax.tree.map(jnp.asarray, parts), jnp.array([weight])))
         users[user] += weight * own[0]
         weights[user] += weight

@@ -108,7 +108,8 @@ def test_limits_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="use a longer key"):
         FixedPoint().slots(20)
     assert FixedPoint(bound=3.0, fraction=0, addends=1).limit == 3 and FixedPoint(bound=0.25, fraction=2).limit == 1
-    for fields in ({"bound": np.inf}, {"bound": np.nan}, {"bound": -1.0}, {"addends": 0}, {"fraction": -1}):
+    empty: list[dict[str, Any]] = [{"bound": bound} for bound in (np.inf, np.nan, -1.0)]
+    for fields in (*empty, {"addends": 0}, {"fraction": -1}):
         with pytest.raises(ValueError, match="is empty; bound and addends must be positive, fraction at least 0"):
             FixedPoint(**fields)
 
