@@ -35,7 +35,8 @@ def test_steps_are_those_of_a_loop(along: bool) -> None:
     def slope(tree: Any, number: Any) -> Any:
         return {"w": tree["w"] ** 2 + number}
 
-    found = descended(model_of(), {"w": jax.numpy.asarray(weights[0])}, slope, LOCAL.descent, along=along)
+    given: dict[str, Any] = {"along": True} if along else {}
+    found = descended(model_of(), {"w": jax.numpy.asarray(weights[0])}, slope, LOCAL.descent, **given)
     np.testing.assert_allclose(found.update["w"], LOCAL.shares @ np.array(slopes), rtol=1e-5)
     if along:
         np.testing.assert_allclose(found.weights["w"], weights[:-1], rtol=1e-5)
