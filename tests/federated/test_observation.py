@@ -115,6 +115,16 @@ def test_older_files_say_nothing_of_clipping_and_pruning(file: Path, tmp_path: P
     assert (found.scaled, found.pruned, found.noise) == (False, False, None)
 
 
+def test_a_file_s_steps_take_no_more_graphs_than_the_client_has(world: Any, tmp_path: Path) -> None:
+    for loader in (None, 1, 3):
+        local = LocalTraining(0.1, 2, loader=loader)
+        save(tmp_path / "o", world.observation(protocol="fedavg", local=local, batch_size=3), world.space)
+        assert load(tmp_path / "o")[0].local == local
+    beyond = world.observation(protocol="fedavg", local=LocalTraining(0.1, 2, loader=4), batch_size=3)
+    with pytest.raises(ValueError, match="loader: a step takes 4 graphs, and the client has batch_size=3"):
+        save(tmp_path / "o", beyond, world.space)
+
+
 def test_a_stated_noise_comes_back(world: Any, tmp_path: Path) -> None:
     for noise in (0.0, 0.25):
         save(tmp_path / "o", world.observation(noise=noise), world.space)
