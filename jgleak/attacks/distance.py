@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Num
-from scipy.special import expit, softmax
 
+from jgleak.attacks.node_labels import node_labels
 from jgleak.attacks.noise import deviations, largest
 from jgleak.attacks.task_labels import task_labels
+from jgleak.attacks.trained_target import trained_target
 from jgleak.attacks.turned_units import unturned
 from jgleak.defenses.prune import bounds, seen_part
 from jgleak.features import FeatureSpace
@@ -40,12 +40,6 @@ ROUNDING = 3e-6
 AGREE = 3e-7
 """How far float32 puts the gradients of one graph, its nodes in another order, from each other, relative to the update:
 graphs of equal gradients must not be told apart by it."""
-
-ALIKE = 1e-5
-"""How far apart outputs of equal nodes may be, relative to the largest output (at least 1): rounding."""
-
-EQUATIONS = 20_000
-"""About how many entries of a gradient are used to solve for node labels; decides speed alone."""
 
 Label = int | float | np.ndarray | None
 """A class, a target, labels of nodes ``(n,)`` or of tasks ``(1, T)``; None where the update does not show it."""
@@ -209,13 +203,14 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
         return math.inf, None
     beside = _statistics(observation, one)
     if model.node_level:
-        labels = _node_labels(observation, one)
+        labels = node_labels(observation, one)
         return max(float(_at_labels(observation, one, _padded(labels, loss, one))[0]), beside), labels
     if Loss.of(loss).masked:
         distance, label = _task_distance(observation, one)
         return max(distance, beside), label
     if loss == "mse":
-        target = float(_target(model, observation.params, observation.update, one, observation.pruned))
+        how = None if observation.scaled else descent(observation)  # a clipped length says nothing of the target
+        target = float(_target(model, observation.params, observation.update, one, observation.pruned, how))
         distance = float(_at_labels(observation, one, _padded(target, loss, one))[0])
         return max(distance, beside), None if observation.scaled else target
     values = _at_labels(observation, one, np.arange(Loss.of(loss).classes(model.outputs)))
@@ -314,81 +309,28 @@ def _sent(gradient: Params, update: Params) -> Params:
 
 
 @partial(jax.jit, static_argnames=("model", "pruned"))
-def _target(model: GNN, params: Params, update: Params, graph: DenseGraph, pruned: bool) -> Array:
-    """Regression target: the gradient is ``2 (output - y)`` times the output's own gradient, wherever it was sent."""
+def _target(
+    model: GNN, params: Params, update: Params, graph: DenseGraph, pruned: bool, how: Descent | None
+) -> Float[Array, ""]:
+    """Regression target: the gradient is ``2 (output - y)`` times the output's own gradient, wherever it was sent.
+
+    Of several steps (``how``) the mean gradient along the output's first one is made again with the target.
+    """
     output, gradient = jax.value_and_grad(lambda p: model.apply({"params": p}, *graph)[0])(params)
     gradient = model.trained(gradient) if model.frozen else gradient
     gradient = _sent(gradient, update) if pruned else gradient
-    inner = sum(jax.tree.leaves(jax.tree.map(lambda g, seen: jnp.sum(g * seen), gradient, update)))
-    square = sum(jax.tree.leaves(jax.tree.map(lambda g: jnp.sum(g * g), gradient)))
-    return output - 0.5 * inner / jnp.maximum(square, 1e-30)
+    square = jnp.maximum(optax.tree.norm(gradient, squared=True), 1e-30)
+    seen = optax.tree.vdot(gradient, update) / square
+    first = jnp.asarray(output - 0.5 * seen)
+    if how is None:
+        return first
 
+    def slope(weights: Params, target: Array) -> Params:
+        own = jax.grad(lambda p: graph_loss(model, p, graph, target, "mse"))(weights)
+        return model.trained(own) if model.frozen else own
 
-def _node_labels(observation: Observation, graph: DenseGraph) -> np.ndarray:
-    """Most plausible label of every node, from the gradient of the readout's last layer (or of the convolutions).
+    def residual(target: Float[Array, ""]) -> Array:
+        made = descended(model, params, lambda weights, _: slope(weights, target), how).update
+        return jnp.asarray(optax.tree.vdot(gradient, made) / square - seen)
 
-    A gradient is linear in the output gradients ``D (N, C)``, so ``D`` solves a small least-squares problem, and
-    ``D = (probability - onehot) / (n C)`` shows the class (``D = 2 (output - y) / n`` the rating). Nodes with equal
-    outputs share their part of ``D``, so only their labels' counts show; rounding gives each count to someone.
-    """
-    model, loss = observation.model, Loss.of(observation.loss)
-    n = int(graph.mask.sum())
-    for path in model.nearest_output:
-        outputs, slopes = _output_slopes(model, observation.params, graph, path)
-        wanted = np.asarray(_some(at(observation.update, path)), np.float64)
-        logits = np.asarray(outputs, np.float64)[:n]
-        design = np.asarray(slopes, np.float64)[:n].reshape(logits.size, wanted.size)
-        told_of = wanted != 0 if observation.pruned else slice(None)  # an entry that was left out is no equation
-        solution, _, rank, _ = np.linalg.lstsq(design[:, told_of].T, wanted[told_of], rcond=1e-6)
-        place = _alike(logits.reshape(n, -1))
-        if rank >= (place.max() + 1) * logits.size // n:
-            break  # the last map alone tells all nodes apart that can be
-    sums = solution.reshape(logits.shape) * n
-    if loss.regression:
-        return logits.reshape(n) - sums.reshape(n) / 2
-    probability = expit(logits) if loss.name == "bce" else softmax(logits, axis=1)
-    votes = loss.by_class(loss.unsmoothed(probability - sums * (model.outputs if loss.name == "bce" else 1)))
-    labels = np.zeros(n, np.int32)
-    for group in range(place.max() + 1):
-        members = np.flatnonzero(place == group)
-        counts = _share(votes[members].sum(axis=0), members.size)
-        labels[members] = np.repeat(np.arange(counts.size), counts)
-    return labels
-
-
-def _alike(logits: Float[np.ndarray, "n C"]) -> np.ndarray:
-    """A number for each node, equal for nodes whose outputs are equal up to rounding."""
-    near = np.abs(logits[:, None] - logits[None]).max(axis=2) <= ALIKE * max(1.0, float(np.abs(logits).max()))
-    return np.unique(near.argmax(axis=1), return_inverse=True)[1]
-
-
-def _share(votes: Float[np.ndarray, " C"], count: int) -> np.ndarray:
-    """Whole numbers summing to ``count`` nearest to ``votes`` (largest remainders)."""
-    floor = np.clip(np.floor(votes + 1e-6), 0, count).astype(int)
-    while floor.sum() > count:
-        floor[floor.argmax()] -= 1
-    for place in np.argsort(floor - votes)[: count - floor.sum()]:
-        floor[place] += 1
-    floor[votes.argmax()] += count - floor.sum()
-    return floor
-
-
-def _some(tree: Params) -> Float[Array, " P"]:
-    """At most ``2 * EQUATIONS`` of a tree's entries, evenly spread."""
-    flat = ravel_pytree(tree)[0]
-    return flat[:: max(1, flat.size // EQUATIONS)]
-
-
-@partial(jax.jit, static_argnames=("model", "path"))
-def _output_slopes(
-    model: GNN, params: Params, graph: DenseGraph, path: tuple[str, ...]
-) -> tuple[Float[Array, "N ..."], Float[Array, "N ... P"]]:
-    """Every node's outputs, and their derivatives by some of the weights at ``path``."""
-
-    def outputs(weights: Params) -> Any:
-        return model.apply({"params": put(params, path, weights)}, *graph)
-
-    values, pull = jax.vjp(outputs, at(params, path))
-    units = jnp.eye(values.size, dtype=values.dtype).reshape(-1, *values.shape)
-    slopes = jax.lax.map(lambda unit: _some(pull(unit)[0]), units)
-    return values, slopes.reshape(*values.shape, -1)
+    return trained_target(residual, first)

@@ -241,7 +241,7 @@ class GNN(Precise):
         return tree.get("readout", {})
 
     @nn.nowrap
-    def output_bias(self, update: Mapping[str, Any]) -> Float[np.ndarray, "... C"] | None:
+    def output_bias(self, update: Mapping[str, Any]) -> Float[Array | np.ndarray, "... C"] | None:
         """The gradient of the bias that is added to the logits; None where the model adds none, or it is frozen.
 
         States that are the logits are those of the last convolution, up to an activation: a norm between the bias and
@@ -253,7 +253,7 @@ class GNN(Precise):
             last, place = self.conv_of(update, self.depth - 1), (f"layers_{self.depth - 1}", "conv")
         else:
             last, place = self.readout.last(self.readout_of(update)), ("readout", *self.readout.last_map)
-        return np.asarray(last["bias"]) if "bias" in last and self.trains(*place, "bias") else None
+        return last["bias"] if "bias" in last and self.trains(*place, "bias") else None
 
     @property
     def nearest_output(self) -> tuple[tuple[str, ...], ...]:

@@ -23,6 +23,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.closed_form.labels import class_slopes
 from jgleak.attacks.noise import deviations
 from jgleak.attacks.span.kernels import padded
+from jgleak.attacks.trained_target import trained_target
 from jgleak.federated.descent import Descended, Slope, descended
 from jgleak.federated.local_training import Descent
 from jgleak.federated.loss import Loss, label_loss
@@ -39,7 +40,7 @@ def followable(problem: CensusProblem) -> bool:
     return (
         len(problem.path) > 1
         and not model.node_level
-        and not loss.regression
+        and (not loss.regression or loss.name == "mse")
         and not loss.smoothing
         and not model.drops
         and model.output_bias(problem.seen.update) is not None
@@ -78,7 +79,7 @@ def returned_distances(
 
 class Trained(NamedTuple):
     """The inputs of the training of mixtures of some blocks except the shares: the initial weights, the steps, the
-    blocks, and the client's label."""
+    blocks, and the client's label; of a regression the mean gradient at the output, from which the target follows."""
 
     params: Params
     how: Descent
@@ -101,7 +102,9 @@ def _padded(blocks: Int[np.ndarray, " k"], shares: Float[np.ndarray, "*P k"]) ->
 
 def label_of(problem: CensusProblem) -> Num[np.ndarray, "..."]:
     """The client's label: the gradient at the logit of a true class is negative, at all others positive, step by step
-    and so in their mean; that of a missing label is zero, or noise."""
+    and so in their mean; that of a missing label is zero, or noise. Of a regression the mean gradient at the output."""
+    if Loss.of(problem.seen.loss).regression:
+        return np.asarray(_at_output(problem.seen.model, problem.seen.update), np.float32)
     slopes = class_slopes(problem.seen)
     if Loss.of(problem.seen.loss).masked:
         doubt = deviations(slopes.size) * (problem.knowledge.noise or 0.0)
@@ -125,25 +128,44 @@ def _returned(model: GNN, loss: str, given: Trained, shares: Float[Array, "P k"]
 
 
 def _slope(model: GNN, loss: str, given: Trained, shares: Float[Array, " k"]) -> Slope:
-    """The gradient of a mixture's loss."""
-    rows, degrees = map(jnp.asarray, given.table)
-    trees = given.trees
+    """The gradient of a mixture's loss, with the client's label."""
+    if not Loss.of(loss).regression:
+        return _labelled(model, loss, given, shares, jnp.asarray(given.label))
 
-    def of_all(weights: Params) -> Array:
-        states = jax.vmap(lambda tree: embed(model, weights, rows, degrees, tree)[0])(trees)
-        if model.readout.additive == "pooled":
-            only = rows[:1], jnp.matmul(shares, states, precision="highest")[None], jnp.ones(1, bool)
-            logits: Any = model.apply({"params": weights}, *only, method=_read)
-        else:
-            out: Any = model.apply({"params": weights}, rows[trees.nodes[:, 0]], states, method="node_hidden")
-            logits = jnp.matmul(shares, out[1], precision="highest")
-        return label_loss(logits, jnp.asarray(given.label), loss)
+    def residual(target: Float[Array, ""]) -> Array:
+        made = descended(model, given.params, _labelled(model, loss, given, shares, target), given.how)
+        return _at_output(model, made.update) - given.label
+
+    first = _logits(model, given, shares, given.params)[0] - given.label / 2.0
+    return _labelled(model, loss, given, shares, trained_target(residual, first))
+
+
+def _labelled(model: GNN, loss: str, given: Trained, shares: Float[Array, " k"], label: Num[Array, "..."]) -> Slope:
+    """The gradient of a mixture's loss with this label."""
 
     def slope(weights: Params, number: Array) -> Params:
-        gradient = jax.grad(of_all)(weights)
+        gradient = jax.grad(lambda at: label_loss(_logits(model, given, shares, at), label, loss))(weights)
         return model.trained(gradient) if model.frozen or model.norms else gradient
 
     return slope
+
+
+def _logits(model: GNN, given: Trained, shares: Float[Array, " k"], weights: Params) -> Float[Array, " C"]:
+    """The outputs of a mixture."""
+    rows, degrees = map(jnp.asarray, given.table)
+    states = jax.vmap(lambda tree: embed(model, weights, rows, degrees, tree)[0])(given.trees)
+    if model.readout.additive == "pooled":
+        only = rows[:1], jnp.matmul(shares, states, precision="highest")[None], jnp.ones(1, bool)
+        logits: Any = model.apply({"params": weights}, *only, method=_read)
+        return logits
+    out: Any = model.apply({"params": weights}, rows[given.trees.nodes[:, 0]], states, method="node_hidden")
+    return jnp.matmul(shares, out[1], precision="highest")
+
+
+def _at_output(model: GNN, update: Params) -> Any:
+    """The gradient at the one output of a regression, which is its bias's."""
+    bias: Any = model.output_bias(update)
+    return bias[0]
 
 
 def _read(model: GNN, rows: Float[Array, "N m"], states: Float[Array, "N D"], mask: Array) -> Array:

@@ -46,7 +46,7 @@ def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int, clock: 
     seen, space, kept = problem.seen, problem.knowledge.space, list(graphs)
     slopes = None if _hidden(problem) else seen.model.output_bias(seen.update)
     if slopes is not None and np.any(slopes):
-        far = _distances(problem, graphs, slopes, slots)
+        far = _distances(problem, graphs, np.asarray(slopes), slots)
         order = np.argsort(far)
         near = ~(far[order] > ROOM * problem.fit.most)  # what is no number stays
         near[:NEAREST] |= far[order][:NEAREST] < TURNED

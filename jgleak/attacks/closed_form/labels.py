@@ -75,9 +75,10 @@ def names_no_class(observation: Observation, doubt: float = 0.0) -> bool:
         return False
     if observation.batch_size > 1 or observation.pruned:
         return False
-    gradient = model.output_bias(observation.update)
-    if gradient is None:
+    bias = model.output_bias(observation.update)
+    if bias is None:
         return False
+    gradient = np.asarray(bias)
     negative, zeros = int((gradient < -doubt).sum()), int((gradient == 0).sum())
     if negative > 1 and not loss.smoothing:
         return True

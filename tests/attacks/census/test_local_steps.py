@@ -40,6 +40,12 @@ def pooled(lab: Any) -> GNN:
     return lab.model(readout="pooled", readout_widths=(32,), last_act=True)
 
 
+def of_numbers(model: GNN) -> GNN:
+    """The same with one output."""
+    mlp = model.readout.mlp
+    return model.clone(readout=model.readout.clone(mlp=mlp.clone(widths=(*mlp.widths[:-1], 1))))
+
+
 def returned(lab: Any, model: GNN, graph: Graph, local: LocalTraining, loss: str = "bce") -> Observation:
     return fedavg(model, lab.params(model), [graph], lab.space, loss=loss, local=local)
 
@@ -51,12 +57,12 @@ def true_blocks(problem: CensusProblem, graph: Graph) -> tuple[Levels, np.ndarra
     return levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
 
 
-def by_hand(lab: Any, model: GNN, graph: Graph, local: LocalTraining) -> list[Any]:
+def by_hand(lab: Any, model: GNN, graph: Graph, local: LocalTraining, loss: str = "bce") -> list[Any]:
     """The weights before every step, and those that came back."""
     weights = [lab.params(model)]
     speed = jax.tree.map(np.zeros_like, weights[0])
     for _ in range(local.steps):
-        slope = fedsgd(model, weights[-1], [graph], lab.space, loss="bce").update
+        slope = fedsgd(model, weights[-1], [graph], lab.space, loss=loss).update
         speed = jax.tree.map(lambda v, g, w: local.momentum * v + g + local.weight_decay * w, speed, slope, weights[-1])
         weights.append(jax.tree.map(lambda w, v: w - local.rate * v, weights[-1], speed))
     return weights
@@ -105,16 +111,19 @@ def test_others_are_excluded_along_the_path_of_the_only_shares_alone(lab: Any) -
     assert not excludes_others(dataclasses.replace(problem, path=path[:1]), solution)
 
 
+@pytest.mark.parametrize("loss", ["bce", "mse"])
 @pytest.mark.parametrize("local", [PLAIN, MOMENTUM])
 @pytest.mark.parametrize("readout", ["nodes", "pooled"])
-def test_the_path_of_the_true_shares_is_the_client_s(lab: Any, readout: str, local: LocalTraining) -> None:
+def test_the_path_of_the_true_shares_is_the_client_s(lab: Any, readout: str, local: LocalTraining, loss: str) -> None:
     """Weights step by step, the equations along them, and the update that comes back; a straight path misses."""
     model, graph = (lab.model() if readout == "nodes" else pooled(lab)), lab.ring(ONE)
-    seen = returned(lab, model, graph, local)
+    if loss == "mse":
+        model, graph = of_numbers(model), dataclasses.replace(graph, y=0.5)
+    seen = returned(lab, model, graph, local, loss)
     problem = CensusProblem.of(seen, Knowledge(lab.space, n=graph.n))
     levels, counts = true_blocks(problem, graph)
     blocks, shares = np.arange(counts.size), counts / graph.n
-    path, weights = followed(problem, levels, blocks, shares), by_hand(lab, model, graph, local)
+    path, weights = followed(problem, levels, blocks, shares), by_hand(lab, model, graph, local, loss)
     assert max(gap(point.params, there) for point, there in zip(path, weights, strict=False)) < 1e-5
     uneven = (1.0 + blocks) / np.sum(1.0 + blocks)
     near, far = returned_distances(problem, levels, blocks, np.stack([shares, uneven]))
@@ -142,6 +151,25 @@ def test_the_distance_is_that_of_the_same_training(lab: Any, local: LocalTrainin
     assert near[0] < 1e-6 and near[1] == graph.y and far[0] > 1e-3
     once = dataclasses.replace(seen, protocol="fedsgd", local=None)
     assert gradient_distances(once, lab.space, [graph])[0][0] > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("y", "local"),
+    [
+        *((-4.0, local) for local in (LocalTraining(0.01, 3), LocalTraining(0.009, 3, 0.9, 0.02))),
+        *((0.05, LocalTraining(rate, 3)) for rate in (0.01, 0.1)),
+        *((20.0, LocalTraining(rate, 3, 0.9)) for rate in (0.001, 0.003)),
+    ],
+)
+def test_a_target_is_the_one_whose_training_gives_the_update(lab: Any, local: LocalTraining, y: float) -> None:
+    """That of one gradient is another, since the output approaches the target on the way."""
+    model, graph = lab.model(classes=1), dataclasses.replace(lab.ring(ONE), y=y)
+    seen = returned(lab, model, graph, local, "mse")
+    near, far = gradient_distances(seen, lab.space, [graph, lab.ring(OTHER)])
+    assert near[0] < 2e-6 and near[1] == pytest.approx(y, rel=1e-5, abs=1e-6) and far[0] > 1e-3
+    once = dataclasses.replace(seen, protocol="fedsgd", local=None)
+    assert gradient_distances(once, lab.space, [graph])[0][0] > 1e-3
+    assert gradient_distances(dataclasses.replace(seen, scaled=True), lab.space, [graph])[0][1] is None
 
 
 @pytest.mark.parametrize(("readout", "local"), [("nodes", MOMENTUM), ("pooled", PLAIN)])
@@ -177,16 +205,16 @@ def test_nothing_is_claimed_of_others_while_shares_and_path_disagree(lab: Any) -
 
 
 def test_what_cannot_be_followed_is_read_straight(lab: Any) -> None:
-    """Targets, dropout, clipped updates and single gradients; classes and tasks are followed."""
+    """Several targets, clipped updates and single gradients; classes, tasks and one target are followed."""
     graph, known = lab.ring(ONE), Knowledge(lab.space, n=len(ONE))
     one = returned(lab, lab.model(), graph, PLAIN)
     assert followable(CensusProblem.of(one, known))
     assert followable(CensusProblem.of(dataclasses.replace(one, local=LocalTraining(0.1, 2)), known)), "of two steps"
     assert not followable(CensusProblem.of(dataclasses.replace(one, scaled=True), known))
     assert not followable(CensusProblem.of(dataclasses.replace(one, protocol="fedsgd", local=None), known))
-    narrow = lab.model(classes=1)
-    target = returned(lab, narrow, dataclasses.replace(graph, y=0.5), PLAIN, "mse")
-    assert not followable(CensusProblem.of(target, known))
+    for y, loss in ((0.5, "mse"), (np.array([[0.5]]), "masked_mse"), (np.array([[0.5]]), "masked_mae")):
+        target = returned(lab, lab.model(classes=1), dataclasses.replace(graph, y=y), PLAIN, loss)
+        assert followable(CensusProblem.of(target, known)) == (loss == "mse")
     assert CensusCandidates(CensusProblem.of(one, known), FOREVER, Budget()).start.nodes.degrees.size
 
 

@@ -194,13 +194,17 @@ def test_a_path_that_has_nothing_to_follow_is_the_same_turn(problem: CensusProbl
         ({}, {}, "masked_bce", 2, True),
         (POOLED, {}, "ce", 2, True),
         ({**POOLED, "pooling": "mean,sum"}, {}, "ce", 2, False),
-        ({"classes": 1}, {}, "mse", 2, False),
+        ({"classes": 1}, {}, "mse", 2, True),
+        ({"classes": 1}, {}, "masked_mse", 2, False),
         ({}, {}, "bce+smoothing:0.1", 2, False),
         ({"per_node": True}, {}, "ce", 2, False),
         ({}, {"dropout": 0.1}, "bce", 2, False),
         ({}, {"frozen": ("readout",)}, "bce", 2, False),
     ],
-    ids=["nodes", "one step", "masked", "pooled", "two poolings", "mse", "smoothing", "labels", "dropout", "frozen"],
+    ids=[
+        *("nodes", "one step", "masked", "pooled", "two poolings"),
+        *("mse", "targets", "smoothing", "labels", "dropout", "frozen"),
+    ],
 )
 def test_the_training_of_a_mixture_can_be_run_where_its_label_and_its_row_are_known(
     fields: dict[str, Any], clone: dict[str, Any], loss: str, steps: int, can: bool, problem: CensusProblem, lab: Any
