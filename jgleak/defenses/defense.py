@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, PyTree
@@ -174,7 +175,11 @@ def _applied(defense: Defense, update: PyTree, key: Array) -> PyTree:
 
 
 def _changed(transform: optax.GradientTransformation, gradient: PyTree) -> PyTree:
-    return transform.update(gradient, transform.init(gradient))[0]
+    """What leaves of a gradient. One without a finite length leaves as NaN, which bounds, pruning and signs would
+    hide."""
+    whole = jnp.isfinite(optax.tree.norm(gradient))
+    changed = transform.update(gradient, transform.init(gradient))[0]
+    return jax.tree.map(lambda leaf: jnp.where(whole, leaf, jnp.nan), changed)
 
 
 def _disturbed(steps: list[Step], key: Array, layer: int, state: Float[Array, "N D"]) -> Float[Array, "N D"]:

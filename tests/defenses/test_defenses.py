@@ -261,3 +261,19 @@ def test_the_largest_entries_are_found_without_sorting(dtype: Any, rank: int) ->
     drawn = jnp.abs(jax.random.normal(KEY, (50,))).at[:20].set(0.0).at[20:25].set(1.5).at[25].set(3e-40)
     sizes = drawn.astype(dtype)
     assert largest(sizes, rank) == jnp.sort(sizes)[sizes.size - rank]
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf, 3e38])
+@pytest.mark.parametrize(
+    "text", ["clip:1", "clip-inf:1", "clip-layer:1", "prune:0.5", "sign", "percentile:50", "clip-graph:1"]
+)
+def test_a_gradient_without_a_finite_length_leaves_as_nan(text: str, broken: float) -> None:
+    """Bounds, pruning and signs would make numbers of it, or zeros."""
+    update = {"a": np.full(8, broken, np.float32), "b": np.ones(4, np.float32)}
+    defense = parse(text)
+    if text.startswith("clip-graph"):
+        whole = {"a": np.ones(8, np.float32), "b": np.ones(4, np.float32)}
+        left = defense.on_graphs(jax.tree.map(lambda *leaves: np.stack(leaves), update, whole))
+        assert all(np.all(np.isnan(leaf[0])) and np.all(np.isfinite(leaf[1])) for leaf in jax.tree.leaves(left))
+        return
+    assert all(np.all(np.isnan(leaf)) for leaf in jax.tree.leaves(defense.apply(update, key=jax.random.key(0))))

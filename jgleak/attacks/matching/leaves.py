@@ -224,6 +224,23 @@ def wanted(seen: Any) -> Float[Array, " T"]:
     return _square(_entries(seen))
 
 
+def arrays(found: Any, seen: Any) -> tuple[list[Float[Array, "T ..."]], list[Float[Array, "T ..."]]]:
+    """The leaves of both trees, multiplied out: as Flax has them, ``T`` gradients in front."""
+    mine, other = list[Array](), list[Array]()
+    for a, b in pairs(found, seen):
+        kernel = isinstance(a, Outer)
+        own = _formed(a, b)
+        if isinstance(b, Compressed):
+            observed = jnp.matmul(b.left * b.values, b.right.T, precision="highest")[None]
+        elif isinstance(b, Whole):
+            observed = b.gradient[None]
+        else:
+            observed = jnp.swapaxes(_entries(b), -1, -2) if kernel else _entries(b)
+        mine.append(jnp.swapaxes(own, -1, -2) if kernel else own)
+        other.append(observed)
+    return mine, other
+
+
 def _columns(found: Outer) -> Float[Array, "R C"]:
     """The slopes of ``T`` gradients as one of a kernel ``T`` times as wide."""
     return jnp.moveaxis(found.slopes, 0, 1).reshape(found.rows.shape[0], -1)

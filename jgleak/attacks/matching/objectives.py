@@ -88,6 +88,19 @@ def cosine(found: Params, seen: Params) -> Float[Array, ""]:
     return jnp.mean(1.0 - jnp.where(live, inner * size * wanted, 0.0))
 
 
+def entrywise(objective: Callable[[list[Array], list[Array]], Float[Array, ""]]) -> Objective:
+    """An objective of plain arrays, for what the sums that gradients in factors allow cannot say.
+
+    ``objective`` gets the leaves of both gradients, each with ``T`` gradients in front (1, but for single nodes). Every
+    step forms all of them, so it is slower than ``squared``.
+    """
+
+    def formed(found: Params, seen: Params) -> Float[Array, ""]:
+        return objective(*leaves.arrays(found, seen))
+
+    return formed
+
+
 def layerwise(weights: Mapping[str, float], objective: Objective = squared) -> Objective:
     """``objective`` of every layer on its own, averaged with ``weights`` (layers not named weigh 1).
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from jgleak.attacks.matching import leaves
 from jgleak.attacks.matching.leaves import Compressed, Dense, Whole, compressed
+from jgleak.attacks.matching.objectives import entrywise, squared
 from jgleak.attacks.matching.product import product, product_left, product_right
-from jgleak.defenses.prune import bounds
+from jgleak.defenses.prune import bounds, seen_part
 from jgleak.federated.factors import Outer
 
 ROWS, F, D = 6, 40, 30
@@ -61,6 +62,36 @@ def test_products_in_factors(seed: int, rank: int, other: int, scale: float) -> 
     np.testing.assert_allclose(leaves.wanted(seen), [np.sum(b**2)], rtol=1e-4)
     for one in (leaves.gap, leaves.size, leaves.inner):
         np.testing.assert_allclose(one(found, seen), one(found, formed(b)), rtol=1e-3, atol=1e-3 * scale)
+
+
+def test_plain_arrays_are_the_gradients_however_they_are_held() -> None:
+    """An objective of these is the one in factors; of a frozen leaf there is none."""
+    found, truth = outer(0), dense(outer(1)).astype(np.float32)
+    a, bias = dense(found), jnp.asarray(np.arange(3.0)[None])
+    few = np.where(np.abs(truth) > 1.0, truth, 0.0)
+    ways = (
+        sent(truth, ROWS),
+        Whole(jnp.asarray(truth[0])),
+        formed(truth),
+        jax.tree.map(jnp.asarray, leaves.kept(few, np.asarray(bounds(few, axis=1)), kernel=True)),
+    )
+    for seen in ways:
+        mine, other = leaves.arrays([found, bias, bias], [seen, 2.0 * bias, leaves.Untrained()])
+        observed = few if isinstance(seen, leaves.Kept) else truth
+        assert len(mine) == len(other) == 2
+        np.testing.assert_allclose(other[0], observed, atol=1e-4)
+        np.testing.assert_array_equal(other[1], 2.0 * bias)
+        shown = seen_part(a, few, bounds(few, axis=1)) if isinstance(seen, leaves.Kept) else a
+        np.testing.assert_allclose(mine[0], shown, atol=1e-4)
+
+    def summed(mine: list[Any], other: list[Any]) -> Any:
+        gap = sum(jnp.sum((a - b) ** 2) for a, b in zip(mine, other, strict=True))
+        return gap / sum(jnp.sum(b**2) for b in other)
+
+    trees = {"w": found, "b": bias}, {"w": sent(truth, ROWS), "b": 2.0 * bias}
+    np.testing.assert_allclose(entrywise(summed)(*trees), squared(*trees), rtol=1e-4)
+    ours, own = (jax.grad(lambda tree, one=one: one(tree, trees[1]))(trees[0]) for one in (entrywise(summed), squared))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-3 * float(jnp.abs(y).max())), ours, own)
 
 
 def test_a_gradient_of_zeros_has_the_lowest_rank() -> None:
