@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -32,7 +33,7 @@ class Reconstruction:
       gradient_distance: ``|g - g*| / |g*|`` of the first graph's gradient against the observed one, over all
         parameters (0 is a perfect match), of a batch that of all its graphs together; None when no graph was found, or
         where an attack does not compute it for a batch.
-      stop: why the attack ended: ``match``, ``exhausted``, ``time``, ``no candidates``, ``done``.
+      stop: why the attack ended, in a word or two: ``match``, ``exhausted``, ``time``, ``steps``, ``done``, ..
       adjacency: soft adjacency ``(n, n)`` where the attack has one; ``(B, n, n)`` for a batch, ``n`` of its
         largest graph.
       features: soft encoded features ``(n, m)`` where the attack has them; ``(B, n, m)`` for a batch.
@@ -79,11 +80,18 @@ class Budget:
       time_limit: wall-clock seconds of one attack.
       candidates: most blocks checked for one centre.
       blocks: most blocks of one hop that are kept.
+
+    Raises:
+      ValueError: a time limit that is no number from 0.
     """
 
     time_limit: float = 60.0
     candidates: int = 1_000_000_000
     blocks: int = 100_000
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.time_limit, Real) or not self.time_limit >= 0:
+            raise ValueError(f"time_limit: seconds, a number from 0, got {self.time_limit!r}")
 
     def start(self) -> Clock:
         """Begin counting."""
@@ -271,12 +279,13 @@ class Attack:
           budget: by default one of 60 seconds.
 
         Raises:
-          ValueError: the attack cannot work here, with the reason and what to do instead.
+          ValueError: the attack cannot work here, with the reason and what to do instead; or what it returned is no
+            reconstruction in the feature space.
         """
         knowledge = _with_noise(observation, knowledge)
         observation = self._checked(observation, knowledge)
         with one_thread():
-            return self.run(observation, knowledge, key=key, budget=budget or Budget())
+            return self._answer(self.run(observation, knowledge, key=key, budget=budget or Budget()), knowledge)
 
     def on_many(
         self,
@@ -295,16 +304,32 @@ class Attack:
           budget: by default one of 60 seconds.
 
         Raises:
-          ValueError: as for one client.
+          ValueError: as for one client; or other than one key a client.
         """
+        if len(keys) != len(observations):
+            raise ValueError(f"keys: {len(observations)} clients need as many, got {len(keys)}; take jax.random.split")
         knowledges = [_with_noise(o, k) for o, k in zip(observations, knowledges, strict=True)]
         checked = [self._checked(o, k) for o, k in zip(observations, knowledges, strict=True)]
         budget = budget or Budget()
         with one_thread():
             if self.many is not None:
-                return self.many(checked, knowledges, keys=keys, budget=budget) if checked else []
-            each = zip(checked, knowledges, keys, strict=True)
-            return [self.run(o, k, key=key, budget=budget) for o, k, key in each]
+                found = self.many(checked, knowledges, keys=keys, budget=budget) if checked else []
+                if len(found) != len(checked):
+                    raise ValueError(f"attack {self.name!r} gave {len(found)} answers for {len(checked)} clients")
+            else:
+                each = zip(checked, knowledges, keys, strict=True)
+                found = [self.run(o, k, key=key, budget=budget) for o, k, key in each]
+            return [self._answer(one, k) for one, k in zip(found, knowledges, strict=True)]
+
+    def _answer(self, found: object, knowledge: Knowledge) -> Reconstruction:
+        if not isinstance(found, Reconstruction):
+            raise ValueError(f"attack {self.name!r} returned {type(found).__name__}; it has to be a Reconstruction")
+        for graph in found.graphs:
+            try:
+                knowledge.space.check(graph.x)
+            except ValueError as error:
+                raise ValueError(f"attack {self.name!r} returned a graph outside the schema: {error}") from error
+        return found
 
     def _checked(self, observation: Observation, knowledge: Knowledge) -> Observation:
         check_space(observation.model, knowledge.space)

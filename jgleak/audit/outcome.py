@@ -137,6 +137,7 @@ def _training(observation: Observation, stop: str) -> Iterator[str]:
     if local is None:
         return
     said = {"rate": f"{local.rate:g}", "steps": local.steps, "loader": local.loader}
+    said |= {name: f"{number:g}" for name in ("momentum", "weight_decay") if (number := getattr(local, name))}
     given = ", ".join(f"{name}={value}" for name, value in said.items())
     yield (
         f"the file states how the client trained: LocalTraining({given}) of batch_size={observation.batch_size}; where "

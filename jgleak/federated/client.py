@@ -106,8 +106,11 @@ def client_keys(model: GNN, defense: Defense, key: Array | None) -> tuple[Array 
     """Two keys for what a client draws: inside its forward passes (None: nothing), and for its defended update.
 
     Raises:
+      TypeError: the defence is none, but perhaps its text.
       ValueError: there is something to draw and no key.
     """
+    if not isinstance(defense, Defense):
+        raise TypeError(f"defense: expected a Defense, got {defense!r}; jgleak.defenses.parse('clip:1') makes one")
     if not (defense.steps or model.drops):
         return None, None
     if key is None:

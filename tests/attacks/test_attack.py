@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import time
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -227,6 +229,40 @@ def test_an_attack_on_many_at_once_is_asked_once_and_never_for_nobody(key: jax.A
     assert len(attack.on_many([seen()] * 3, [Knowledge(SPACE)] * 3, keys=keys)) == 3
     assert asked == [(3, 3, keys, Budget())]
     assert attack.on_many([], [], keys=[]) == [] and len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (None, "returned NoneType; it has to be a Reconstruction"),
+        (Reconstruction((Graph(np.full((2, 2), 99), np.zeros((0, 2), int)),), 0.0, "done"), "node 0 has code 99"),
+    ],
+)
+def test_what_is_no_answer_is_refused_by_the_attack_s_name(returned: Any, said: str, key: jax.Array) -> None:
+    own, many = Attack("echo", lambda *_, **__: returned), echo(many=lambda *_, **__: [returned])
+    for call in (
+        lambda: own(seen(), Knowledge(SPACE), key=key),
+        lambda: own.on_many([seen()], [Knowledge(SPACE)], keys=[key]),
+        lambda: many.on_many([seen()], [Knowledge(SPACE)], keys=[key]),
+    ):
+        with pytest.raises(ValueError, match=f"attack '.*' returned .*{said.removeprefix('returned ')}"):
+            call()
+
+
+def test_each_client_has_a_key_and_an_answer(key: jax.Array) -> None:
+    few = echo(many=lambda *_, **__: [])
+    with pytest.raises(ValueError, match="gave 0 answers for 1 clients"):
+        few.on_many([seen()], [Knowledge(SPACE)], keys=[key])
+    for attack in (few, echo()):
+        with pytest.raises(ValueError, match="keys: 1 clients need as many, got 2"):
+            attack.on_many([seen()], [Knowledge(SPACE)], keys=list(jax.random.split(key)))
+
+
+@pytest.mark.parametrize("limit", [-1.0, float("nan"), "60", None])
+def test_a_time_limit_is_a_number_from_zero(limit: Any) -> None:
+    with pytest.raises(ValueError, match="time_limit: seconds, a number from 0, got"):
+        inspect.unwrap(Budget.__post_init__)(SimpleNamespace(time_limit=limit))
+    assert Budget(0).start().left <= 0.0 and Budget(float("inf")).start().left == float("inf")
 
 
 def test_an_attack_without_options_names_the_one_that_it_got() -> None:

@@ -34,6 +34,11 @@ def test_numbers_of_local_training_are_named_as_what_to_check(stop: str) -> None
     plain, hints = (set(outcome(seen, Reconstruction((), None, stop), TOLD).hints) for seen in (one, steps))
     training, *moved = sorted(hints - plain)
     assert plain < hints and "LocalTraining(rate=0.05, steps=6, loader=1) of batch_size=3" in training
+    fast = dataclasses.replace(steps, local=LocalTraining(0.05, 6, 0.9, 0.01))
+    assert any(
+        "steps=6, loader=None, momentum=0.9, weight_decay=0.01)" in hint
+        for hint in outcome(fast, Reconstruction((), None, stop), TOLD).hints
+    )
     assert len(moved) == (stop == "nothing assembled") and all("smaller rate or fewer steps" in said for said in moved)
     single = dataclasses.replace(steps, local=LocalTraining(0.05, 1))
     assert not any("fewer steps" in said for said in outcome(single, Reconstruction((), None, stop), TOLD).hints)

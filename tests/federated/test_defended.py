@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from safetensors.numpy import save_file
 
 from jgleak.defenses import parse
 from jgleak.federated import LocalTraining, Observation, fedavg, fedsgd, load, rounds, save
+from jgleak.federated.client import client_keys
 from jgleak.federated.rounds import TrainingPlan, accuracy, federate
 from jgleak.graph import Graph
 
@@ -167,3 +169,9 @@ def test_federated_training_learns_and_noise_spoils_it(world: Any) -> None:
         model, start, train, world.space, loss="ce", plan=plan, key=KEY, defense=parse("clip:0.1+gaussian:10")
     )
     assert accuracy(model, spoilt, train, world.space) < accuracy(model, trained, train, world.space)
+
+
+@pytest.mark.parametrize("given", ["clip:1", None, parse("clip:1").steps[0]])
+def test_what_is_no_defence_is_named(client: dict[str, Any], given: Any) -> None:
+    with pytest.raises(TypeError, match="defense: expected a Defense, got .*parse"):
+        inspect.unwrap(client_keys)(client["model"], given, None)
