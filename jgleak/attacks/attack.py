@@ -33,7 +33,8 @@ class Reconstruction:
       gradient_distance: ``|g - g*| / |g*|`` of the first graph's gradient against the observed one, over all
         parameters (0 is a perfect match), of a batch that of all its graphs together; None when no graph was found, or
         where an attack does not compute it for a batch.
-      stop: why the attack ended, in a word or two: ``match``, ``exhausted``, ``time``, ``steps``, ``done``, ..
+      stop: why the attack ended, in a word or two: ``match`` (the first graph has the observed gradient, up to rounding
+        and known noise), ``exhausted``, ``time``, ``steps``, ``done``, ..
       adjacency: soft adjacency ``(n, n)`` where the attack has one; ``(B, n, n)`` for a batch, ``n`` of its
         largest graph.
       features: soft encoded features ``(n, m)`` where the attack has them; ``(B, n, m)`` for a batch.
