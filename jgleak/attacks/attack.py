@@ -91,7 +91,7 @@ class Budget:
     blocks: int = 100_000
 
     def __post_init__(self) -> None:
-        if not isinstance(self.time_limit, Real) or not self.time_limit >= 0:
+        if isinstance(self.time_limit, bool) or not isinstance(self.time_limit, Real) or not self.time_limit >= 0:
             raise ValueError(f"time_limit: seconds, a number from 0, got {self.time_limit!r}")
 
     def start(self) -> Clock:
@@ -315,8 +315,8 @@ class Attack:
         with one_thread():
             if self.many is not None:
                 found = self.many(checked, knowledges, keys=keys, budget=budget) if checked else []
-                if len(found) != len(checked):
-                    raise ValueError(f"attack {self.name!r} gave {len(found)} answers for {len(checked)} clients")
+                if not isinstance(found, Sequence) or len(found) != len(checked):
+                    raise ValueError(f"attack {self.name!r} gave no list of {len(checked)} answers, one a client")
             else:
                 each = zip(checked, knowledges, keys, strict=True)
                 found = [self.run(o, k, key=key, budget=budget) for o, k, key in each]

@@ -114,8 +114,9 @@ def gradient_distances(
     which shows in the length, is None. Of a pruned one the entries that were sent count, and of the others what they
     exceed the smallest of these by (``defenses.prune.seen_part``). Where running statistics came back beside the
     update, the distance of the graph's own from them counts if it is larger. Of a client that made several local steps
-    they are made again with the graph (``descended``), and the update of these is compared; labels that are solved for
-    are taken from the weights that it got. Gradients are those of evaluation mode: a client that trains with dropout
+    they are made again with the graph (``descended``), and the update of these is compared. Of these, too, a single
+    target is solved for (``trained_target``); labels of nodes and several targets are taken from the weights that it
+    got. Gradients are those of evaluation mode: a client that trains with dropout
     is never met. Frozen parts are not compared. A graph whose gradient is the client's but for units that rounding
     turns (``unturned``) has the distance without these, unless noise is known, which hides them: then ``most``, what is
     explained (``Fit.most``), is above ``MATCH``.
@@ -314,7 +315,8 @@ def _target(
 ) -> Float[Array, ""]:
     """Regression target: the gradient is ``2 (output - y)`` times the output's own gradient, wherever it was sent.
 
-    Of several steps (``how``) the mean gradient along the output's first one is made again with the target.
+    Of several steps (``how``) it is the one whose training has the observed part of the mean gradient along the first
+    output's gradient.
     """
     output, gradient = jax.value_and_grad(lambda p: model.apply({"params": p}, *graph)[0])(params)
     gradient = model.trained(gradient) if model.frozen else gradient

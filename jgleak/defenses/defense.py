@@ -175,9 +175,9 @@ def _applied(defense: Defense, update: PyTree, key: Array) -> PyTree:
 
 
 def _changed(transform: optax.GradientTransformation, gradient: PyTree) -> PyTree:
-    """What leaves of a gradient. One without a finite length leaves as NaN, which bounds, pruning and signs would
-    hide."""
-    whole = jnp.isfinite(optax.tree.norm(gradient))
+    """What leaves of a gradient. One with entries that are not finite leaves as NaN: bounds, pruning and signs would
+    make numbers of them."""
+    whole = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)]))
     changed = transform.update(gradient, transform.init(gradient))[0]
     return jax.tree.map(lambda leaf: jnp.where(whole, leaf, jnp.nan), changed)
 

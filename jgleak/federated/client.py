@@ -106,7 +106,7 @@ def client_keys(model: GNN, defense: Defense, key: Array | None) -> tuple[Array 
     """Two keys for what a client draws: inside its forward passes (None: nothing), and for its defended update.
 
     Raises:
-      TypeError: the defence is none, but perhaps its text.
+      TypeError: ``defense`` is no ``Defense`` but, say, a text.
       ValueError: there is something to draw and no key.
     """
     if not isinstance(defense, Defense):

@@ -37,8 +37,10 @@ def bootstrap(
     A single value has the interval of zero width; NaN anywhere makes all three NaN. Same seed, same interval.
 
     Raises:
-      ValueError: no values.
+      ValueError: no values, no resamples, or a level outside of (0, 1).
     """
+    if resamples < 1 or not 0.0 < level < 1.0:
+        raise ValueError(f"resamples, level: at least 1 and a share between 0 and 1, got {resamples} and {level}")
     values = np.asarray(values, np.float64)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"values: expected one number a graph and at least one graph, got shape {values.shape}")

@@ -16,11 +16,14 @@ def same_label(truth: Graph, graph: Graph, *, tolerance: float = 0.0) -> bool | 
     Args:
       truth: the client's graph.
       graph: a reconstruction.
-      tolerance: largest difference of two targets that still count as equal, in their units. Classes need none; targets
-        recovered in floating point do.
+      tolerance: largest difference of two targets that still count as equal, relative to the true one where that is
+        larger than 1. Classes need none; targets recovered in floating point do.
     """
     known, read = truth.y, graph.y
     if known is None or read is None or np.ndim(known) == 1 or np.ndim(read) == 1:
         return None
-    mine, other = np.asarray(known, np.float64), np.asarray(read, np.float64)
-    return mine.shape == other.shape and bool(np.allclose(mine, other, rtol=0.0, atol=tolerance, equal_nan=True))
+    mine, other = (np.atleast_2d(np.asarray(y, np.float64)) for y in (known, read))
+    if mine.shape != other.shape:
+        return False
+    missing, apart = np.isnan(mine), np.abs(mine - other) > tolerance * np.maximum(1.0, np.abs(mine))
+    return bool(np.array_equal(missing, np.isnan(other)) and not np.any(apart & ~missing))

@@ -251,14 +251,15 @@ def test_what_is_no_answer_is_refused_by_the_attack_s_name(returned: Any, said: 
 
 def test_each_client_has_a_key_and_an_answer(key: jax.Array) -> None:
     few = echo(many=lambda *_, **__: [])
-    with pytest.raises(ValueError, match="gave 0 answers for 1 clients"):
-        few.on_many([seen()], [Knowledge(SPACE)], keys=[key])
+    for many in (lambda *_, **__: [], lambda *_, **__: None):
+        with pytest.raises(ValueError, match="attack 'echo' gave no list of 1 answers, one a client"):
+            Attack("echo", few.run, many=many).on_many([seen()], [Knowledge(SPACE)], keys=[key])
     for attack in (few, echo()):
         with pytest.raises(ValueError, match="keys: 1 clients need as many, got 2"):
             attack.on_many([seen()], [Knowledge(SPACE)], keys=list(jax.random.split(key)))
 
 
-@pytest.mark.parametrize("limit", [-1.0, float("nan"), "60", None])
+@pytest.mark.parametrize("limit", [-1.0, float("nan"), "60", None, True])
 def test_a_time_limit_is_a_number_from_zero(limit: Any) -> None:
     with pytest.raises(ValueError, match="time_limit: seconds, a number from 0, got"):
         inspect.unwrap(Budget.__post_init__)(SimpleNamespace(time_limit=limit))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -25,17 +28,34 @@ def test_the_target_of_one_weight_comes_back(target: float, rate: float) -> None
     assert float(jax.jit(lambda y: trained_target(residual, y))(first)) == pytest.approx(target, rel=1e-5)
 
 
-def test_a_bent_residual_is_followed_and_no_step_is_much_longer_than_the_last() -> None:
-    found = trained_target(lambda y: 2.0 * (3.0 - y) + 0.02 * (3.0 - y) ** 3, jnp.asarray(2.0))
-    assert float(found) == pytest.approx(3.0, abs=1e-6)
-    assert float(trained_target(lambda y: jnp.asarray(0.5), jnp.asarray(1.0))) == 1.25, "no slope, no further step"
-    tried: list[float] = []
+def tried(residual: Callable[[float], float], first: float) -> tuple[float, list[float]]:
+    """The target that is found, and all that were tried."""
+    asked: list[float] = []
 
-    def flat(y: jax.Array) -> jax.Array:
-        tried.append(float(y))
-        return jnp.where(y > 2.0, 1.9, 2.0)
+    def told(y: jax.Array) -> jax.Array:
+        asked.append(float(y))
+        return jnp.asarray(residual(float(y)))
 
     with jax.disable_jit():
-        trained_target(flat, jnp.asarray(1.5))
-    moves = [abs(b - a) for a, b in zip(tried, tried[1:], strict=False)]
-    assert moves[1] == pytest.approx(4.0 * moves[0]) and len(tried) == 1 + ROUNDS
+        return float(trained_target(told, jnp.asarray(first))), asked
+
+
+def test_a_bent_residual_is_followed_until_it_is_close() -> None:
+    found, asked = tried(lambda y: 2.0 * (3.0 - y) + 0.02 * (3.0 - y) ** 3, 2.0)
+    assert found == pytest.approx(3.0, abs=2e-6) and found in asked and len(asked) < ROUNDS
+    assert tried(lambda y: 0.0, 2.0) == (2.0, [2.0]), "the first target is the client's"
+    assert tried(lambda y: 2.0 * (3.0 - y), 2.0)[0] == 3.0
+
+
+def test_no_step_is_much_longer_than_the_last_and_the_least_residual_counts() -> None:
+    found, asked = tried(lambda y: 1.9 if y > 2.0 else 2.0, 1.5)  # the secant's own step is 19 times as long
+    assert asked[2] - asked[1] == pytest.approx(4.0 * (asked[1] - asked[0])) and found == asked[1]
+    found, asked = tried(lambda y: math.copysign(1.0 + abs(y), 1.0 - y), 0.5)  # no zero
+    assert len(asked) == 1 + ROUNDS and found == min(asked, key=abs)
+
+
+def test_targets_whose_training_diverges_are_left() -> None:
+    found, asked = tried(lambda y: 2.0 * (3.0 - y) ** 3 if y < 4.0 else math.nan, 1.0)
+    assert max(asked) > 4.0 and found < 4.0
+    assert asked[2] == pytest.approx((asked[0] + asked[1]) / 2.0), "halfway back"
+    assert tried(lambda y: math.inf, 1.0) == (1.0, [1.0])

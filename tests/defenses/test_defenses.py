@@ -263,11 +263,11 @@ def test_the_largest_entries_are_found_without_sorting(dtype: Any, rank: int) ->
     assert largest(sizes, rank) == jnp.sort(sizes)[sizes.size - rank]
 
 
-@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf, 3e38])
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(
     "text", ["clip:1", "clip-inf:1", "clip-layer:1", "prune:0.5", "sign", "percentile:50", "clip-graph:1"]
 )
-def test_a_gradient_without_a_finite_length_leaves_as_nan(text: str, broken: float) -> None:
+def test_a_gradient_that_is_not_finite_leaves_as_nan(text: str, broken: float) -> None:
     """Bounds, pruning and signs would make numbers of it, or zeros."""
     update = {"a": np.full(8, broken, np.float32), "b": np.ones(4, np.float32)}
     defense = parse(text)
@@ -277,3 +277,11 @@ def test_a_gradient_without_a_finite_length_leaves_as_nan(text: str, broken: flo
         assert all(np.all(np.isnan(leaf[0])) and np.all(np.isfinite(leaf[1])) for leaf in jax.tree.leaves(left))
         return
     assert all(np.all(np.isnan(leaf)) for leaf in jax.tree.leaves(defense.apply(update, key=jax.random.key(0))))
+
+
+@pytest.mark.parametrize("text", ["gaussian:0.001", "prune:0.9", "sign"])
+def test_large_entries_leave_as_they_do_elsewhere(text: str) -> None:
+    """Of so many entries the length is beyond 16 bits, and no number that leaves is."""
+    update = {"a": np.full(5000, 5.0, np.float16)}
+    left = np.asarray(parse(text).apply(update, key=jax.random.key(0))["a"], np.float32)
+    assert np.all(np.isfinite(left)) and np.max(np.abs(left)) == pytest.approx(5.0, rel=1e-2)

@@ -88,6 +88,12 @@ def test_the_interval_is_that_of_so_many_resamples() -> None:
     assert few != bootstrap(values)
 
 
+@pytest.mark.parametrize("wrong", [{"resamples": 0}, {"level": -0.2}, {"level": 0.0}, {"level": 1.0}])
+def test_an_interval_of_nothing_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="resamples, level: at least 1 and a share between 0 and 1"):
+        bootstrap([0.0, 1.0], **wrong)
+
+
 def test_degenerate_samples() -> None:
     assert bootstrap([0.4]) == Interval(0.4, 0.4, 0.4)
     constant = bootstrap([1.0] * 10)

@@ -163,7 +163,7 @@ def _logits(model: GNN, given: Trained, shares: Float[Array, " k"], weights: Par
 
 
 def _at_output(model: GNN, update: Params) -> Any:
-    """The gradient at the one output of a regression, which is its bias's."""
+    """The gradient of the last bias of a regression, which shows the one at its output."""
     bias: Any = model.output_bias(update)
     return bias[0]
 

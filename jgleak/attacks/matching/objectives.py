@@ -92,7 +92,8 @@ def entrywise(objective: Callable[[list[Array], list[Array]], Float[Array, ""]])
     """An objective of plain arrays, for what the sums that gradients in factors allow cannot say.
 
     ``objective`` gets the leaves of both gradients, each with ``T`` gradients in front (1, but for single nodes). Every
-    step forms all of them, so it is slower than ``squared``.
+    step forms all of them, so it is slower than ``squared``. Make it once, at module level: a recipe's functions are
+    static arguments.
     """
 
     def formed(found: Params, seen: Params) -> Float[Array, ""]:

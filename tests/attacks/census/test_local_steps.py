@@ -172,6 +172,13 @@ def test_a_target_is_the_one_whose_training_gives_the_update(lab: Any, local: Lo
     assert gradient_distances(dataclasses.replace(seen, scaled=True), lab.space, [graph])[0][1] is None
 
 
+def test_a_target_with_which_another_graph_s_training_diverges_is_a_number(lab: Any) -> None:
+    model, graph = lab.model(classes=1), dataclasses.replace(lab.ring(ONE), y=-300.0)
+    seen = returned(lab, model, graph, LocalTraining(1e-3, 5), "mse")
+    found = gradient_distances(seen, lab.space, [lab.ring(OTHER), lab.path([0, 1, 2])])
+    assert all(isinstance(label, float) and np.isfinite(label) for _, label in found)
+
+
 @pytest.mark.parametrize(("readout", "local"), [("nodes", MOMENTUM), ("pooled", PLAIN)])
 @pytest.mark.long
 def test_graphs_come_back_with_a_certificate(lab: Any, readout: str, local: LocalTraining, tmp_path: Path) -> None:
