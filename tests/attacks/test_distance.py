@@ -12,12 +12,11 @@ import pytest
 from jgleak.attacks.distance import (
     MATCH,
     Fit,
-    _alike,
     _distance,
-    _share,
     gradient_distances,
     labelled_distance,
 )
+from jgleak.attacks.node_labels import _alike, _share
 from jgleak.attacks.noise import deviations, largest
 from jgleak.attacks.turned_units import JITTER, TURNED, _jittered
 from jgleak.defenses import parse
