@@ -251,7 +251,8 @@ def test_what_is_no_answer_is_refused_by_the_attack_s_name(returned: Any, said: 
 
 def test_each_client_has_a_key_and_an_answer(key: jax.Array) -> None:
     few = echo(many=lambda *_, **__: [])
-    for many in (lambda *_, **__: [], lambda *_, **__: None):
+    for answers in ([], None):
+        many: Any = lambda *_, answers=answers, **__: answers  # noqa: E731
         with pytest.raises(ValueError, match="attack 'echo' gave no list of 1 answers, one a client"):
             Attack("echo", few.run, many=many).on_many([seen()], [Knowledge(SPACE)], keys=[key])
     for attack in (few, echo()):
