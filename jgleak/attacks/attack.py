@@ -308,7 +308,8 @@ class Attack:
           ValueError: as for one client; or other than one key a client.
         """
         if len(keys) != len(observations):
-            raise ValueError(f"keys: {len(observations)} clients need as many, got {len(keys)}; take jax.random.split")
+            wanted = f"{len(observations)}, one a client"
+            raise ValueError(f"keys: expected {wanted}, got {len(keys)}; jax.random.split makes several")
         knowledges = [_with_noise(o, k) for o, k in zip(observations, knowledges, strict=True)]
         checked = [self._checked(o, k) for o, k in zip(observations, knowledges, strict=True)]
         budget = budget or Budget()

@@ -177,7 +177,8 @@ def _applied(defense: Defense, update: PyTree, key: Array) -> PyTree:
 def _changed(transform: optax.GradientTransformation, gradient: PyTree) -> PyTree:
     """What leaves of a gradient. One with entries that are not finite leaves as NaN: bounds, pruning and signs would
     make numbers of them."""
-    whole = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)]))
+    finite = jax.tree.map(lambda leaf: jnp.all(jnp.isfinite(leaf)), gradient)
+    whole = jax.tree.reduce(jnp.logical_and, finite, True)
     changed = transform.update(gradient, transform.init(gradient))[0]
     return jax.tree.map(lambda leaf: jnp.where(whole, leaf, jnp.nan), changed)
 

@@ -83,8 +83,7 @@ def _released(flat: jax.Array, gamma: float, key: jax.Array) -> jax.Array:
     )
     chosen = jax.random.choice(choosing, flat.size, (noise.count,), p=passed / jnp.sum(passed))
     sent = cut[chosen] + noise.release * jax.random.laplace(releasing, (noise.count,))
-    left = jnp.zeros_like(flat).at[chosen].set(sent.astype(flat.dtype))
-    return jnp.where(finite, left, jnp.nan)
+    return jnp.zeros_like(flat).at[chosen].set(sent.astype(flat.dtype))
 
 
 TAIL = 4.0

@@ -256,7 +256,7 @@ def test_each_client_has_a_key_and_an_answer(key: jax.Array) -> None:
         with pytest.raises(ValueError, match="attack 'echo' gave no list of 1 answers, one a client"):
             Attack("echo", few.run, many=many).on_many([seen()], [Knowledge(SPACE)], keys=[key])
     for attack in (few, echo()):
-        with pytest.raises(ValueError, match="keys: 1 clients need as many, got 2"):
+        with pytest.raises(ValueError, match="keys: expected 1, one a client, got 2"):
             attack.on_many([seen()], [Knowledge(SPACE)], keys=list(jax.random.split(key)))
 
 

@@ -84,7 +84,7 @@ def test_attacks_by_spans_that_may_be_full_are_said_to_find_nothing_then() -> No
 )
 def test_attacks_by_spans_are_said_to_find_nothing_behind_what_leaves_no_gradient(defense: str, changes: str) -> None:
     found = standing(Deployment(pooled(), SPACE, Clients(defense=defense)))
-    said = f"census finds nothing in an update that {changes} changed"
+    said = f"census finds nothing where {changes} changed the update by more than rounding"
     assert (said in found["census"].what) == ("changed" in found["census"].what) == bool(changes)
     assert "changed" not in found["dlg"].what
 

@@ -78,7 +78,7 @@ class Untrained(NamedTuple):
 def kept(leaf: Float[np.ndarray, "T ..."], least: Float[np.ndarray, "T ..."], kernel: bool) -> Kept:
     """A pruned tensor's observed gradients, and the bound of what was left out of each."""
     entries: Any = np.ascontiguousarray(leaf.swapaxes(1, 2)) if kernel else leaf
-    return Kept(entries, least)  # type: ignore[arg-type]
+    return Kept(entries, least)  # type: ignore[arg-type]  # on the host, until a run takes it to the device
 
 
 def compressed(leaf: Float[np.ndarray, "T F D"], rows: int) -> Compressed | Whole | Dense:

@@ -100,6 +100,6 @@ def _distorted(deployment: Deployment, group: Mapping[str, Standing]) -> str:
         return ""
     find, look = ("finds", "it looks") if len(named) == 1 else ("find", "they look")
     return (
-        f"{' and '.join(named)} {find} nothing in an update that {' or '.join(map(str, steps))} changed: {look} for an "
-        "exact gradient, or for one with noise of known size"
+        f"{' and '.join(named)} {find} nothing where {' or '.join(map(str, steps))} changed the update by more than "
+        f"rounding: {look} for an exact gradient, or for one with noise of known size"
     )
