@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 
 from jgleak.attacks.attack import Attack
-from jgleak.names import attacks
+from jgleak.names import attacks, installed
 from jgleak.names.entries import Entries
 
-ATTACKS: Entries[Attack] = Entries({name: named.home for name, named in attacks.ATTACKS.items()})
+ATTACKS: Entries[Attack] = Entries(
+    {name: named.home for name, named in attacks.ATTACKS.items()}, installed.ATTACKS, Attack
+)
 
 
 def get_attack(name: str) -> Attack:

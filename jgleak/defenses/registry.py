@@ -9,10 +9,11 @@ from jgleak.defenses.activation import ACTIVATIONS
 from jgleak.defenses.defense import Defense, Kind, Step
 from jgleak.defenses.noise import LAPLACE
 from jgleak.did_you_mean import did_you_mean
+from jgleak.names import installed
 from jgleak.names.defenses import DEFENSES, HYBRID
 from jgleak.names.entries import Entries
 
-KINDS: Entries[Kind] = Entries({name: named.home for name, named in DEFENSES.items()})
+KINDS: Entries[Kind] = Entries({name: named.home for name, named in DEFENSES.items()}, installed.DEFENSES, Kind)
 
 
 def parse(text: str) -> Defense:
