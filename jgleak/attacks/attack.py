@@ -18,7 +18,7 @@ from jgleak.attacks.side_information import size
 from jgleak.federated.fits import check_space
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
-from jgleak.federated.observation import Observation
+from jgleak.federated.observation import PROTOCOLS, Observation
 from jgleak.graph import Graph
 from jgleak.renamed import renamed
 
@@ -42,6 +42,9 @@ class Reconstruction:
       info: counts and seconds by stage, for people and benchmarks.
       members: of a batch, where the attack takes its graphs one by one, what was found of each that was, in the order
         of ``graphs``: its own list, best first, with its own certificate.
+
+    Raises:
+      ValueError: ``graphs`` holds something else, the distance is no number, or the reason is no text.
     """
 
     graphs: tuple[Graph, ...]
@@ -52,6 +55,14 @@ class Reconstruction:
     certificate: Certificate | None = None
     info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     members: tuple[Reconstruction, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.graphs, tuple) or not all(isinstance(graph, Graph) for graph in self.graphs):
+            raise ValueError(f"graphs: expected a tuple of Graph, best first, got {self.graphs!r:.60}")
+        if not isinstance(self.gradient_distance, Real | None):
+            raise ValueError(f"gradient_distance: expected a number or None, got {self.gradient_distance!r:.60}")
+        if not isinstance(self.stop, str):
+            raise ValueError(f"stop: expected a word, such as 'done', got {self.stop!r:.60}")
 
     @property
     def best(self) -> Graph | None:
@@ -183,6 +194,10 @@ class Attack:
       rows: it takes public graphs whose features are the model's input rows themselves (random ones).
       many: the attack on many clients side by side, where that is faster than one by one.
       with_options: the attack with other options (``--option``).
+
+    Raises:
+      ValueError: an unknown protocol or need.
+      TypeError: a function that cannot be called.
     """
 
     name: str
@@ -197,6 +212,15 @@ class Attack:
     rows: bool = False
     many: RunMany | None = None
     with_options: Callable[[Mapping[str, str | float]], Attack] = _no_options
+
+    def __post_init__(self) -> None:
+        for field, words, known in (("protocols", self.protocols, PROTOCOLS), ("needs", self.needs, NEEDS)):
+            wrong = [word for word in words if word not in known]
+            if isinstance(words, str) or wrong:
+                raise ValueError(f"{field} of {self.name!r}: expected a tuple of {', '.join(known)}, got {words!r}")
+        for field in ("run", "unsupported", "with_options"):
+            if not callable(getattr(self, field)):
+                raise TypeError(f"{field} of {self.name!r}: expected a function, got {getattr(self, field)!r:.60}")
 
     def refusal(self, observation: Observation, knowledge: Knowledge) -> str | None:
         """Why (and what instead) the attack cannot work on this observation with this knowledge, else None."""

@@ -249,6 +249,38 @@ def test_what_is_no_answer_is_refused_by_the_attack_s_name(returned: Any, said: 
             call()
 
 
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"graphs": ("C",)}, r"graphs: expected a tuple of Graph, best first, got \('C',\)"),
+        ({"graphs": []}, r"graphs: expected a tuple of Graph, best first, got \[\]"),
+        ({"gradient_distance": "small"}, "gradient_distance: expected a number or None, got 'small'"),
+        ({"stop": 3}, "stop: expected a word, such as 'done', got 3"),
+    ],
+)
+def test_a_reconstruction_holds_what_it_says(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Reconstruction(**{"graphs": (), "gradient_distance": np.float32(0.1), "stop": "done", **fields})
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"needs": ("edges",)}, "needs of 'own': expected a tuple of n, adjacency, .*, got .'edges',."),
+        ({"needs": "n"}, "needs of 'own': expected a tuple of n, adjacency, .*, got 'n'"),
+        ({"protocols": ("sgd",)}, "protocols of 'own': expected a tuple of fedsgd, .*, got .'sgd',."),
+        ({"run": None}, "run of 'own': expected a function, got None"),
+        ({"unsupported": "no"}, "unsupported of 'own': expected a function, got 'no'"),
+        ({"with_options": {}}, "with_options of 'own': expected a function, got {}"),
+    ],
+)
+def test_an_attack_is_checked_when_it_is_made(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        Attack(**{"name": "own", "run": echo().run, **fields})
+
+
 def test_each_client_has_a_key_and_an_answer(key: jax.Array) -> None:
     few = echo(many=lambda *_, **__: [])
     for answers in ([], None):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import jax
@@ -15,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.attacks import relaxations
 from jgleak.attacks.matching.objectives import Guess, Objective, distance, gradients, squared
-from jgleak.attacks.matching.problem import Problem, Setting
+from jgleak.attacks.matching.problem import REPLAYS, Problem, Setting
 from jgleak.attacks.matching.reduction import Reduction
 from jgleak.attacks.matching.starts import Start, Variables
 from jgleak.attacks.public.training import PublicTraining
@@ -50,6 +52,9 @@ class State:
 
 MASKINGS = ("searched", "averaged", "none")
 """What a search may do about dropout."""
+
+KEEPS = ("best", "last")
+"""Which variables of a restart are its answer."""
 
 
 def _no_penalty(setting: Setting, guess: Guess, step: Int[Array, ""]) -> Float[Array, ""]:
@@ -86,8 +91,9 @@ class Recipe:
       lr: the learning rate.
       steps: how many.
       restarts: how many starts, side by side.
-      target: a data term below this ends a restart.
-      keep: report each restart's ``best`` variables or its ``last`` (where the relaxation tightens as it goes).
+      target: a data term below this ends a restart; a negative one never does.
+      keep: which variables of a restart are its answer, a name of ``KEEPS``: its ``best``, or its ``last`` (where the
+        relaxation tightens as it goes).
       combine: restarts to one answer, on the host; by default the one with the smallest data term.
       rounding: soft edges to 0/1 edges, on the host.
       hard: report the rounded adjacency as the soft one too ("+BP", binary projection).
@@ -106,6 +112,10 @@ class Recipe:
         ones all along; or it is that of evaluation mode.
       draws: how many.
       replay: of a client that makes several local steps, a name of ``problem.REPLAYS``.
+
+    Raises:
+      ValueError: an unknown word, a count below 1, or a rate or target that is no finite number.
+      TypeError: a function that cannot be called.
     """
 
     start: Start
@@ -133,6 +143,26 @@ class Recipe:
     masks: str = "searched"
     draws: int = 8
     replay: str = "steps"
+
+    def __post_init__(self) -> None:
+        for field, words in (("keep", KEEPS), ("masks", MASKINGS), ("replay", REPLAYS)):
+            if getattr(self, field) not in words:
+                raise ValueError(f"{field}: expected one of {', '.join(words)}, got {getattr(self, field)!r}")
+        for field in ("steps", "restarts", "draws"):
+            count = getattr(self, field)
+            if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
+                raise ValueError(f"{field}: expected a whole number from 1, got {count!r}")
+        for field in ("lr", "target"):
+            number = getattr(self, field)
+            if not isinstance(number, Real) or not math.isfinite(number):
+                raise ValueError(f"{field}: expected a finite number, got {number!r}")
+        for field in FUNCTIONS:
+            if not callable(getattr(self, field)):
+                raise TypeError(f"{field}: expected a function, got {getattr(self, field)!r:.60}")
+
+
+FUNCTIONS = ("start", "relax", "objective", "penalty", "project", "optimiser", "rounding", "learn")
+"""The fields of a recipe that it cannot do without."""
 
 
 def on_device(recipe: Recipe) -> Recipe:

@@ -253,3 +253,24 @@ def test_lanes_are_a_power_of_two_that_the_cores_can_run(
     assert [run.lanes(clients) for clients in (1, most, most + 1, 100)] == [1, most, most, most]
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert run.lanes(100) == 1
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"keep": "first"}, "keep: expected one of best, last, got 'first'"),
+        ({"masks": "all"}, "masks: expected one of searched, averaged, none, got 'all'"),
+        ({"replay": ""}, "replay: expected one of steps, none, got ''"),
+        ({"steps": 0}, "steps: expected a whole number from 1, got 0"),
+        ({"restarts": 2.0}, "restarts: expected a whole number from 1, got 2.0"),
+        ({"draws": True}, "draws: expected a whole number from 1, got True"),
+        ({"lr": float("nan")}, "lr: expected a finite number, got nan"),
+        ({"target": "small"}, "target: expected a finite number, got 'small'"),
+        ({"optimiser": "adam"}, "optimiser: expected a function, got 'adam'"),
+        ({"penalty": None}, "penalty: expected a function, got None"),
+    ],
+)
+def test_a_recipe_is_checked_when_it_is_made(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        dataclasses.replace(RECIPE, **fields)
