@@ -23,7 +23,6 @@ from jgleak.graph import Graph
 from jgleak.reading import read_json, shortened, typed_fields
 
 FORMAT = "jgleak reconstruction 1"
-_EMPTY = "no graph is listed"
 
 SAID = {"loss": "str", "batch_size": "int", "scaled": "bool", "pruned": "bool"}
 """Fields of the observation that a user may correct, and their types."""
@@ -197,16 +196,18 @@ def verify(path: Path) -> Report:
         raise ValueError(f"file: {path}: {error}") from error
     if members:
         return _verified_batch(observation, space, members, certificate)
+    if not graphs and certificate is None:
+        return Report(False, "no graph is listed and nothing is claimed: nothing to verify")
     distances, implied = zip(*gradient_distances(observation, space, graphs), strict=True) if graphs else ((), ())
     forms = {graph.canonical_form() for graph in graphs}
-    furthest = max(distances, default=np.inf)
+    furthest = max(distances, default=0.0)
     fit = Fit.of(observation, observation.noise if certificate is None else certificate.noise)
     most = fit.most
     lines = [f"graphs listed: {len(graphs)}, different: {len(forms)}, largest gradient distance: {furthest:.1e}"]
     wrong = {
-        _EMPTY: not graphs,
+        "no graph is listed": not graphs,
         "it assumes noise that alone explains the update": not fit.informative,
-        f"a listed graph's gradient is more than {most:.0e} away": bool(graphs) and not furthest <= most,
+        f"a listed graph's gradient is more than {most:.0e} away": not furthest <= most,
         "two listed graphs are isomorphic": len(forms) < len(graphs),
     }
     wrong |= dict.fromkeys(_mislabelled(observation, space, graphs, implied, most), True)
@@ -231,8 +232,7 @@ def _claims(certificate: Certificate | None) -> list[str]:
 def _report(shown: str, lines: Sequence[str], faults: Sequence[str], certificate: Certificate | None) -> Report:
     """The lines and the faults, or, without a fault, the lines and what is shown and what is not."""
     if faults:
-        end = "nothing to verify" if _EMPTY in faults and certificate is None else "does not hold"
-        return Report(False, "\n".join([*lines, *(f"fault: {fault}" for fault in faults), end]))
+        return Report(False, "\n".join([*lines, *(f"fault: {fault}" for fault in faults), "does not hold"]))
     others = "others are not excluded, by the search or by this check"
     if certificate is not None and certificate.status != "at_least_k":
         others = "that there are no others follows from the search, which is not repeated here"
