@@ -69,11 +69,12 @@ class Knowledge:
                 raise ValueError(f"features: what is known of nodes does not fit the feature space: {error}") from None
         parts = [(name, part) for name in ("adjacency", "features") if (part := getattr(self, name)) is not None]
         given = {name: np.shape(part)[-2] for name, part in parts if np.ndim(part) >= 2}
-        if self.n is not None and all(np.ndim(part) == 2 for _, part in parts):
+        batched = bool(self.sizes) and any(np.ndim(part) == 3 for _, part in parts)
+        if self.n is not None and not batched:
             given["n"] = self.n
         if self.sizes and any(np.ndim(part) == 2 for _, part in parts):
             given["the smallest graph"] = min(self.sizes)
-        if self.sizes and any(np.ndim(part) == 3 for _, part in parts):
+        if batched:
             given["the largest graph"] = max(self.sizes)
             counts = {len(self.sizes), *(np.shape(part)[0] for _, part in parts if np.ndim(part) == 3)}
             if len(counts) > 1:

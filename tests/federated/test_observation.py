@@ -554,5 +554,8 @@ def test_sizes_of_a_batch_tell_its_largest_graph(world: Any) -> None:
     assert Knowledge(world.space, sizes=(7, 3), adjacency=padded).n == 7
     with pytest.raises(ValueError, match="disagrees: adjacency of 7 nodes, the largest graph of 5 nodes"):
         Knowledge(world.space, sizes=(5, 3), adjacency=padded)
+    assert Knowledge(world.space, n=7, adjacency=padded).n == 7
+    with pytest.raises(ValueError, match="disagrees: adjacency of 7 nodes, n of 5 nodes"):
+        Knowledge(world.space, n=5, adjacency=padded)
     with pytest.raises(ValueError, match="sizes: 3 given, and edges or features of another number of graphs"):
         Knowledge(world.space, sizes=(7, 3, 2), adjacency=padded)
