@@ -105,12 +105,15 @@ def test_random_edges_match_the_density_of_known_features(observation: Observati
 
 
 def test_where_nothing_says_how_dense_graphs_are_random_ones_are_trees() -> None:
+    """Those that may fall apart have as many edges."""
     space = FeatureSpace((onehot("element", ("C", "N", "O")),))
     model = flat(in_features=3, hidden=6, readout_widths=(5,))
     truth = Graph(np.array([[0], [1]]), np.array([(0, 1)]), y=1)
     seen = fedsgd(model, some_params(model), [truth], space, loss="bce")
     best = RANDOM(seen, Knowledge(space, n=6), key=jax.random.key(5)).best
     assert best is not None and best.n == 6 and best.connected and len(best.edges) == 5
+    loose = RANDOM(seen, Knowledge(space, n=6, connected=False), key=jax.random.key(5)).best
+    assert loose is not None and len(loose.edges) == 5
 
 
 def test_mean_adjacency_is_the_mean(observation: Observation) -> None:

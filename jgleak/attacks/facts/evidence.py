@@ -157,7 +157,7 @@ class Evidence:
                 size = np.linalg.norm(rows, axis=1)
                 unit = rows[size > 0] / size[size > 0, None]
                 parallel = np.sum(np.abs(unit @ unit.T) > alike, axis=1)
-                if len(unit) > 2 and parallel.max() > max(2, len(unit) / 2):
+                if len(unit) and parallel.max() > max(2, len(unit) / 2):
                     return True
         return False
 

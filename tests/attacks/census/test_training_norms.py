@@ -14,6 +14,7 @@ import pytest
 from jgleak import Budget, Knowledge, get_attack
 from jgleak.attacks.census import number_of_nodes as counting
 from jgleak.attacks.census.number_of_nodes import EXPLAINED, FITS, number_of_nodes
+from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.datasets import load
@@ -86,6 +87,20 @@ def test_where_the_first_layer_has_no_norm_the_number_is_asked_for() -> None:
     graph, observation = observed("indole", (Layer(GINConv(48)), gin()[0]))
     assert "set it (--n)" in attacked(observation, None).info["reason"]
     assert attacked(observation, graph.n).best.isomorphic(graph)
+
+
+@pytest.mark.parametrize(
+    ("margin", "residual"), [(0.0, "missing_residual"), (1e9, "statistics_residual")], ids=["exact", "coarse"]
+)
+def test_tolerances_allow_for_the_rounding_of_statistics(margin: float, residual: str) -> None:
+    """Of rows, and of residuals between what an exact update has and the most that statistics may add."""
+    graph, observation = observed("indole", gin())
+    plain = dataclasses.replace(DEFAULTS.tolerances, statistics_margin=margin)
+    settings = dataclasses.replace(DEFAULTS, tolerances=plain)
+    made = CensusProblem.of(observation, Knowledge(DATA.space, n=graph.n), settings).tolerances
+    assert made.span.row_least == plain.span.statistics_row > plain.span.row_least
+    assert made.missing_residual == made.census_residual == getattr(plain, residual)
+    assert plain.missing_residual < plain.statistics_residual
 
 
 def test_what_is_missing_is_said() -> None:

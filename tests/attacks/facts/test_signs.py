@@ -53,6 +53,10 @@ LABELS: Mapping[str, tuple[Evidence, Any]] = {
     "two negative ones of two classes": (seen([-0.5, -0.5]), "fit no class under the loss"),
     "decay against it": (seen([0.3, -0.5, 0.2], decay=0.25, weights=[-9.0, 9.0, 0.0]), 1),
     "decay that nearly hides it": (seen([0.3, -0.1, 0.2], decay=0.25, weights=[0.0, 9.0, 0.0]), 1),
+    "decay, in steps so short that weights are rounded": (
+        seen([0.3, -0.05, 0.2], decay=0.25, weights=[0.0, 1.0, 10.0], protocol="fedavg", local=LocalTraining(1e-4, 2)),
+        "do not single out a class",
+    ),
     "noise": (seen([0.0, -1.01 * tail(3), 0.3], noise=1.0), 1),
     "noise hides it": (seen([0.0, -0.99 * tail(3), 0.3], noise=1.0), "do not single out a class"),
     "noise hides two": (seen([5 * tail(3), 0.0, 0.0], noise=1.0), "do not single out a class"),

@@ -245,3 +245,6 @@ def test_a_critic_is_blind_to_padding_and_to_the_order_of_nodes(public: PublicGr
     changed = nodes.copy()
     changed[0] = nodes[1] + 1.0
     assert abs(first - float(score(changed, edges, mask))) > 1e-4
+    alike, none = np.tile(nodes[:1], (len(mask), 1)), np.zeros_like(edges)
+    lone, *more = (float(score(alike, none, np.arange(len(mask)) < number)) for number in (1, 2, len(mask)))
+    assert more == pytest.approx([lone, lone], rel=1e-4), "a mean over nodes"

@@ -57,7 +57,7 @@ class HeadGradient:
         readout = observation.model.readout
         kernel = np.asarray(readout.first(observation.model.readout_of(observation.update))["kernel"], np.float64)
         values = np.linalg.svd(kernel, compute_uv=False)
-        rank = int(np.sum(values > ROUNDING * values[0])) if values[0] > 0 else 0
+        rank = int(np.sum(values > ROUNDING * values[0]))
         return _factored(
             observation, kernel, _largest_gap(values[: rank + 1], observation) if rank and moved(observation) else rank
         )

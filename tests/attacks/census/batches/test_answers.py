@@ -17,8 +17,9 @@ from jgleak.attacks.census.batches.joint import each_gradient, fitting, remainin
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.certificate import Certificate, Status
+from jgleak.attacks.distance import MATCH
 from jgleak.audit.certified import verify, write
-from jgleak.federated import Knowledge, fedsgd, save
+from jgleak.federated import Knowledge, Observation, fedsgd, save
 from jgleak.gnn import MLP, Pooled
 from jgleak.gnn.standard import standard
 from jgleak.graph import Graph
@@ -158,3 +159,36 @@ def test_graphs_beside_others_assume_those() -> None:
     assert beside(Reconstruction((), None, "time")) == []
     batch = Reconstruction((ring(3, 1), ring(4, 1)), 0.0, "match", members=(one, bare))
     assert beside(batch) == [alone, bare]
+
+
+@pytest.mark.parametrize(
+    ("distances", "whole", "expected"),
+    [
+        ([[1.9, 2.1], [0.0, 1.9]], 0.9, [("unique", 1), ("k_graphs", 2)]),
+        ([[1.9, 2.1], [0.0, 2.1]], 0.9, [("at_least_k", 1), ("at_least_k", 1)]),
+        ([[1.9, 2.1], [0.0, 1.9]], 1.1, [("at_least_k", 1), ("k_graphs", 2)]),
+    ],
+    ids=["one list is shorter", "each depends on the other", "together they do not match"],
+)
+def test_a_list_ends_at_what_fits_where_the_batch_matches_and_no_other_list_changes(
+    distances: list[list[float]], whole: float, expected: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Distances in units of ``MATCH``: what is left for one of two graphs has twice the rounding."""
+    lists = [listed(ring(3, 1), ring(4, 1)), listed(ring(5, 0), ring(6, 0))]
+    far = {
+        graph: one
+        for answer, each in zip(lists, distances, strict=True)
+        for graph, one in zip(answer.graphs, each, strict=True)
+    }
+    module = "jgleak.attacks.census.batches.answers"
+    monkeypatch.setattr(f"{module}.each_gradient", lambda _, __, graphs: graphs)
+    monkeypatch.setattr(f"{module}.remaining", lambda *given: given)
+    monkeypatch.setattr(f"{module}.fitting", lambda _, __, graphs: [MATCH * far[graph] for graph in graphs])
+    monkeypatch.setattr(f"{module}.distance", lambda *_: whole * MATCH)
+    model = standard(SPACE.width, "gcn", Pooled("mean", MLP((16, 2))), hidden=16, last_act=True)
+    params = model.initial(key=jax.random.key(0))
+    observation = Observation(model, params, params, "bce", batch_size=2)
+    answers, distance = checked(CensusProblem.of(observation, Knowledge(SPACE), DEFAULTS), lists)
+    made = [answer.certificate for answer in answers]
+    assert [(one.status, one.size) for one in made if one is not None] == expected
+    assert [len(answer.graphs) for answer in answers] == [size for _, size in expected] and distance == whole * MATCH

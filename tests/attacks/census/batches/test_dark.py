@@ -146,3 +146,17 @@ def test_dark_units_determine_a_vector_where_they_leave_no_other(second: float, 
         np.testing.assert_allclose(np.abs(found), vector, atol=1e-9)
     assert dark._determined(rows, outgoing, hidden | True) is None, "all are dark"
     assert dark._determined(rows, outgoing[:, 1:], hidden) is None, "no weights lead there"
+
+
+@pytest.mark.parametrize("size", [1e-2, 1.0, 1e2])
+@pytest.mark.parametrize(("turned", "determined"), [(0.9, True), (1.1, False)])
+def test_a_vectors_lit_entries_are_held_against_the_last_map_whatever_their_size(
+    size: float, turned: float, determined: bool
+) -> None:
+    """Two entries that two weights lead to; a third, beside what the weights allow, is the given part of ``NEAR``."""
+    own = np.eye(3)[[0, 1, 0, 1]]
+    beside = turned * dark.NEAR / np.sqrt(1.0 - (turned * dark.NEAR) ** 2)
+    lit = np.c_[np.zeros((3, 2)), [3.0 / 5.0, 4.0 / 5.0, beside]]
+    outgoing = np.r_[np.ones((4, 2)), [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]
+    found = dark._determined(size * np.r_[own, lit], outgoing, np.arange(7) < 4)
+    assert (found is not None) is determined

@@ -94,9 +94,13 @@ def test_rays_show_every_graphs_pooled_row(pooling: str) -> None:
 
 
 def test_a_graphs_part_takes_one_dimension_from_the_gradient() -> None:
-    """Wedderburn: and no other length of it, nor another row, does."""
+    """Wedderburn: and no other length of it, nor another row, does. The rank is that at every size."""
     model, params = pooled(64, 2)
-    head = HeadGradient.of(seen(model, params, GRAPHS))
+    observation = seen(model, params, GRAPHS)
+    head = HeadGradient.of(observation)
+    for size, rank in ((1e-6, 3), (1e6, 3), (0.0, 0)):
+        update = jax.tree.map(lambda leaf, size=size: size * np.asarray(leaf), observation.update)
+        assert HeadGradient.of(dataclasses.replace(observation, update=update)).rank == rank
     rows = own_rows(model, params, GRAPHS)
     assert head.rank == 3 and head.without(rows[:1]).rank == 2
     assert np.linalg.norm(head.without(rows).kernel) < 1e-5 * np.linalg.norm(head.kernel)
