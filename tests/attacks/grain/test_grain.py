@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.grain import candidates as filters
 from jgleak.attacks.grain import grain as module
 from jgleak.attacks.grain.candidates import GrainCandidates, find_candidates
@@ -16,7 +16,7 @@ from jgleak.attacks.grain.settings import DEFAULTS, GrainLimits, GrainSettings
 from jgleak.attacks.span.hops import Nodes
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated import Knowledge, Observation
-from tests.clocks import HELD
+from tests.clocks import HELD, Ticking
 
 from .test_reconstruct import candidates, unseen
 
@@ -114,9 +114,11 @@ def test_neighbourhoods_without_a_check_are_kept_where_they_are_few(
     monkeypatch.setattr(filters, "next_hop", next_hop)
     observed = unseen(lab, lab.model(layers=2, hidden=4, readout_widths=(3,)))
 
-    def asked(first: int, second: int, grown: dict[bool, Any] | None = None) -> GrainCandidates | None:
+    def asked(
+        first: int, second: int, grown: dict[bool, Any] | None = None, clock: Clock = HELD
+    ) -> GrainCandidates | None:
         limits = GrainLimits(unchecked_one_hop=first, unchecked_two_hop=second)
-        bounds = {"clock": HELD, "budget": Budget(), "settings": GrainSettings(limits=limits)}
+        bounds = {"clock": clock, "budget": Budget(), "settings": GrainSettings(limits=limits)}
         return find_candidates(
             observed, Knowledge(lab.space), made.nodes, levels=levels, grown={} if grown is None else grown, **bounds
         )
@@ -132,6 +134,11 @@ def test_neighbourhoods_without_a_check_are_kept_where_they_are_few(
     seen.clear()
     assert asked(few, more, grown) is not None and "ones" not in seen, "they are grown once"
     assert np.array_equal(answer.nodes.codes, made.nodes.codes)
+    ticking = Ticking(0.0, 60.0)
+    timed = asked(few, more, clock=ticking)
+    assert timed is not None
+    seconds = [timed.info[f"seconds_{hop}_hop"] for hop in ("one", "two")]
+    assert min(seconds) >= 1.0 and sum(seconds) == ticking.ticks - 1, "what passes behind the first look"
 
 
 def test_frozen_parts_are_named_with_the_blocks_that_they_hide(lab: Any) -> None:

@@ -30,6 +30,7 @@ from jgleak.federated import Knowledge, LocalTraining, Observation, fedsgd
 from jgleak.federated.loss import label_loss
 from jgleak.gnn import GNN, MLP, Pooled
 from jgleak.gnn.standard import standard
+from jgleak.gnn.tree import put
 from jgleak.graph import Graph, GraphBatch
 from tests.clocks import HELD as FOREVER
 
@@ -101,6 +102,9 @@ def test_a_graphs_part_takes_one_dimension_from_the_gradient() -> None:
     for size, rank in ((1e-6, 3), (1e6, 3), (0.0, 0)):
         update = jax.tree.map(lambda leaf, size=size: size * np.asarray(leaf), observation.update)
         assert HeadGradient.of(dataclasses.replace(observation, update=update)).rank == rank
+    one = np.outer(head.columns[:, 0], head.rows[:, 0]).astype(np.float32)
+    update = put(observation.update, ("readout", "mlp", "linears_0", "kernel"), one)
+    assert HeadGradient.of(dataclasses.replace(observation, update=update)).rank == 1, "the rest is rounding"
     rows = own_rows(model, params, GRAPHS)
     assert head.rank == 3 and head.without(rows[:1]).rank == 2
     assert np.linalg.norm(head.without(rows).kernel) < 1e-5 * np.linalg.norm(head.kernel)
