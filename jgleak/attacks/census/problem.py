@@ -128,7 +128,7 @@ def _rounded(tolerances: CensusTolerances, seen: Observation) -> CensusTolerance
     """Tolerances of rows and residuals that allow for the rounding of running statistics. A norm divides by the batch's
     deviation: where a column has a small deviation, it magnifies the error.
     """
-    if seen.statistics is None or not seen.model.returns_statistics:
+    if seen.statistics is None:
         return tolerances
     blur = tolerances.statistics_margin * deviation_blur(seen.model, seen.params, seen.statistics)
     residual = max(tolerances.missing_residual, min(blur, tolerances.statistics_residual))
