@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.recommender import PublicKnowledge, Sighting, attack, estimate, history, ratings
-from jgleak.attacks.recommender.clipped import clipped
 from jgleak.attacks.recommender.noise import noise
 from jgleak.attacks.recommender.star import expected, predictions, view
 from jgleak.defenses import parse
@@ -207,21 +206,6 @@ def test_deviations_know_what_clipping_cuts(made: Ratings, watch: Watch, setting
     deviations = np.concatenate([one.deviations for one in found])
     assert 0.75 < np.sqrt(np.mean((errors / deviations) ** 2)) < 1.3
     assert np.median(deviations) < 0.9 * public.deviation
-
-
-@pytest.mark.parametrize("bound", [0.3, 2.0, np.inf])
-@pytest.mark.parametrize(("mean", "variance"), [(0.0, 1.0), (0.7, 0.25), (-2.5, 1.0), (0.1, 0.0)])
-def test_the_line_that_stands_for_clipping(bound: float, mean: float, variance: float) -> None:
-    rng = np.random.default_rng(0)
-    g = mean + np.sqrt(variance) * rng.normal(size=1_000_000)
-    cut = np.clip(g, -bound, bound)
-    found = clipped(np.array([mean]), np.array([variance]), np.array([bound]))
-    assert found.expected[0] == pytest.approx(cut.mean(), abs=4e-3)
-    if variance:
-        slope = np.mean((cut - cut.mean()) * (g - mean)) / variance
-        assert found.slope[0] == pytest.approx(slope, abs=4e-3)
-    line = found.expected[0] + found.slope[0] * (g - mean)
-    assert found.left[0] == pytest.approx(np.mean((cut - line) ** 2), abs=4e-3)
 
 
 def test_noise_without_end_gives_the_prior_back(watch: Watch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import LinearConstraint, milp
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches.factors import Combinations
@@ -81,10 +81,10 @@ def cheapest(
         rows(((rules.degrees[block] - 2) * count)[None], -2.0, np.inf),
         rows(count[None], 1.0, np.inf),
     ]
-    bounds = Bounds(0.0, np.r_[np.ones(block.size + own.size), np.full(halves, np.inf)])
     for _ in range(most):
         options = {"time_limit": max(0.0, min(clock.left, SECONDS))}
-        found = milp(cost, integrality=np.ones(cost.size), bounds=bounds, constraints=constraints, options=options)
+        # variables are not negative unless bounds say so
+        found = milp(cost, integrality=np.ones(cost.size), constraints=constraints, options=options)
         if found.status == INFEASIBLE:
             return
         if found.x is None:
