@@ -31,8 +31,9 @@ def test_nothing_is_cut_by_infinite_bounds() -> None:
     assert found.expected is MEANS and np.all(found.slope == 1.0) and not found.left.any()
 
 
-def test_a_number_that_is_certain_is_cut_or_not() -> None:
-    found = clipped(MEANS, np.zeros(MEANS.size), np.ones(MEANS.size))
-    np.testing.assert_allclose(found.expected, np.clip(MEANS, -1.0, 1.0), atol=1e-8)
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+def test_a_number_that_is_certain_is_cut_or_not(size: float) -> None:
+    found = clipped(size * MEANS, np.zeros(MEANS.size), np.full(MEANS.size, size))
+    np.testing.assert_allclose(found.expected / size, np.clip(MEANS, -1.0, 1.0), atol=1e-8)
     np.testing.assert_allclose(found.slope, np.abs(MEANS) < 1.0)
-    np.testing.assert_allclose(found.left, 0.0, atol=1e-8)
+    np.testing.assert_allclose(found.left / size**2, 0.0, atol=1e-8)
