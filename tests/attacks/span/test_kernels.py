@@ -10,8 +10,20 @@ import numpy as np
 import pytest
 from jax import lax
 
+from jgleak.attacks.closed_form.layers import mixing_of
 from jgleak.attacks.span import kernels
-from jgleak.attacks.span.kernels import GROUP, Probe, _compact, _passing, begin, inside, residuals, tail_sums
+from jgleak.attacks.span.kernels import (
+    GROUP,
+    Probe,
+    _compact,
+    _passing,
+    begin,
+    embed,
+    inside,
+    residuals,
+    sent,
+    tail_sums,
+)
 from jgleak.gnn import GCNConv, Layer
 
 SETS = {
@@ -110,3 +122,16 @@ def test_residuals_are_those_of_a_centre_s_own_term_and_its_neighbours() -> None
     rows = scale * np.maximum(table[0, 0] + table[0, members].sum(axis=0) + weights["conv"]["bias"][chosen], 0.0)
     np.testing.assert_allclose(found[0], rows @ null, atol=1e-5)
     np.testing.assert_allclose(found[1], np.linalg.norm(rows, axis=1), atol=1e-5)
+
+
+def test_whole_rows_are_those_of_the_layer_on_the_graph() -> None:
+    """On a path of three, of wider states than rows; the ends have a place for a neighbour too many."""
+    rng, adjacency = np.random.default_rng(0), np.array([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]], np.float32)
+    rows, degrees = rng.normal(size=(3, 5)).astype(np.float32), np.array([1.0, 2, 1], np.float32)
+    layer, dense = Layer(GCNConv(9)), (jnp.asarray(rows), jnp.asarray(adjacency), jnp.ones(3, bool))
+    weights = layer.init(jax.random.key(0), *dense)
+    tables = sent(layer, weights["params"], rows, np.zeros(3, np.int32))
+    around = np.array([[1, -1], [0, 2], [1, -1]], np.int32)
+    seen, states = embed(layer, ("aggregate", "state"), weights["params"], *tables, degrees, np.arange(3), around)
+    np.testing.assert_allclose(seen, mixing_of(layer.conv, adjacency) @ rows, atol=1e-6)
+    np.testing.assert_allclose(states, layer.apply(weights, *dense), atol=1e-5)

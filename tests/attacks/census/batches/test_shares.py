@@ -90,6 +90,16 @@ def test_graphs_have_sizes_that_are_possible(
     assert ([one.graph.n for one in found.graphs], largest) == (sizes, most)
 
 
+def test_behind_a_sum_a_multiple_has_another_gradient(ring: Any, lab: Any) -> None:
+    problem, levels, counts = ring
+    summed = problem.observation.model.clone(
+        readout=lab.model(readout="pooled", readout_widths=(64,), pooling="sum").readout
+    )
+    seen = dataclasses.replace(problem, observation=dataclasses.replace(problem.observation, model=summed))
+    found, _ = shares._graphs(seen, levels, share(counts), 1e-7, FOREVER)
+    assert [one.graph.n for one in found.graphs] == [3] and found.exhausted
+
+
 def test_a_list_that_is_full_is_not_all(ring: Any) -> None:
     problem, levels, counts = ring
     found, _ = shares._graphs(limited(problem, listed=2), levels, share(counts), 1e-7, FOREVER)
