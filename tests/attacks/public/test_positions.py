@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jgleak.attacks.public.positions import HabitSettings, position_frequencies
+from jgleak.attacks.public.positions import HABITS, HabitSettings, position_frequencies
 from jgleak.attacks.public.rows import padded
 from jgleak.attacks.public.training import small
 from jgleak.features import Feature, FeatureSpace
@@ -76,6 +76,17 @@ def test_edges_are_told_from_both_ends() -> None:
 def test_no_habit_of_edges_without_pairs() -> None:
     alone = Graph(np.zeros((1, 3)), np.zeros((0, 2), np.int64))
     assert np.isfinite(position_frequencies([alone], SPACE, 4).edge_logits(jnp.asarray(3), 4)).all()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_all_public_files_have_or_none_is_not_certain(whole: bool) -> None:
+    """Complete graphs of flagged nodes, or nodes alone without a flag."""
+    rows, pairs = np.c_[np.zeros(4), np.full(4, whole), np.zeros(4)], np.argwhere(np.triu(np.ones((4, 4)), 1))
+    found = position_frequencies([Graph(rows, pairs if whole else pairs[:0])] * 3, SPACE, 4)
+    most = np.log(1 / HABITS.habit_rarest - 1) * (1 if whole else -1)
+    edges, apart = found.edge_logits(jnp.asarray(4), 4), ~np.eye(4, dtype=bool)
+    np.testing.assert_allclose(np.asarray(edges)[apart], most, rtol=1e-5)
+    np.testing.assert_allclose(found.node_logits(jnp.asarray(4), 4)[:, 3], most, rtol=1e-5)
 
 
 def test_shares_and_probabilities_are_those_of_the_logits() -> None:
