@@ -13,7 +13,7 @@ from jgleak.attacks.closed_form.gcn_inversion import inverted
 from jgleak.attacks.closed_form.layers import LayerGradient, mixing_of
 from jgleak.attacks.closed_form.null_space import completed
 from jgleak.attacks.closed_form.propositions import ConditionFailed
-from jgleak.attacks.closed_form.tolerances import ClosedFormLimits, ClosedFormSettings
+from jgleak.attacks.closed_form.tolerances import ClosedFormLimits, ClosedFormSettings, ClosedFormTolerances
 from jgleak.gnn import GCNConv
 from tests.attacks.closed_form.test_layers import connected
 
@@ -116,6 +116,18 @@ def test_hidden_states_follow_from_what_shows_of_them(act: str) -> None:
     np.testing.assert_allclose(completed(shown, mixing, act, bias), states, atol=1e-3)
     whole = mixing_of(GCN, np.zeros((8, 8)))
     np.testing.assert_array_equal(completed(states, whole, act, bias), states)
+
+
+@pytest.mark.parametrize("ridge", [0.5, 3.0])
+def test_a_ridge_shrinks_what_linear_states_show(ridge: float) -> None:
+    """By the closed form of ridge regression."""
+    rng = np.random.default_rng(1)
+    mixing, bias = mixing_of(GCN, pendant_paths()), rng.normal(size=5)
+    reach = np.eye(8) - HIDDEN.T @ HIDDEN
+    shown = reach @ rng.normal(size=(8, 5))
+    strong = ClosedFormSettings(tolerances=ClosedFormTolerances(ridge=ridge))
+    wanted = (shown - reach @ np.tile(bias, (8, 1))) / (1 + ridge) + bias
+    np.testing.assert_allclose(completed(shown, mixing, "identity", bias, strong), wanted, atol=1e-4)
 
 
 @pytest.mark.parametrize("act", sorted(VALUES))
