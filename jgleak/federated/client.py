@@ -135,7 +135,7 @@ def target_gradient(
     Args and errors are those of ``fedsgd``, for a node task; the other nodes' labels do not matter.
     """
     first = [_node_losses(model, params, graph, space, loss, count=1) for graph in graphs]
-    update = jax.tree.map(lambda *leaves: np.mean([leaf[0] for leaf in leaves], axis=0), *first)
+    update = jax.tree.map(lambda *leaves: np.concatenate(leaves).mean(axis=0), *first)
     return Observation(model, params, update, str(loss), batch_size=len(graphs), protocol="target_node")
 
 
@@ -158,7 +158,7 @@ def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, 
     if not model.node_level:
         raise ValueError("model: it labels graphs, so a node has no loss; take a 'node_scores' readout or fedsgd")
     batch = GraphBatch.from_graphs([graph], space, slots=model.readout.slots)
-    shares = np.eye(batch.node_mask.shape[1], dtype=np.float32)
+    shares = np.eye(batch.node_mask.shape[1])
     each = [_one_node(model, params, batch, share, loss=loss) for share in shares[:count]]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 

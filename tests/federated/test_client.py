@@ -256,7 +256,9 @@ def test_single_nodes_without_a_loss_of_their_own_are_refused(world: Any) -> Non
     for model, words in (
         (world.model(), "it labels graphs, so a node has no loss"),
         (dropping, "are taken without dropout"),
+        (world.model(readout="node_scores"), "a graph has no label y"),
     ):
         graph = world.graph(4, 0, node_labels=model.node_level)
+        graph = Graph(graph.x, graph.edges) if "no label" in words else graph
         with pytest.raises(ValueError, match=words):
             node_gradients(model, {}, graph, world.space, loss="ce")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import save_file
+from models import some_params
 
 from jgleak.defenses import parse
 from jgleak.federated import LocalTraining, Observation, fedavg, fedsgd, load, rounds, save
-from jgleak.federated.client import client_keys
-from jgleak.federated.rounds import TrainingPlan, accuracy, federate
-from jgleak.graph import Graph
+from jgleak.federated.client import client_keys, gradients
+from jgleak.federated.rounds import TrainingPlan, accuracy, federate, outputs
+from jgleak.gnn import GNN, Flattened, GCNConv, Layer
+from jgleak.graph import Graph, GraphBatch
 
 KEY = jax.random.key(3)
 
@@ -51,6 +50,26 @@ def test_activation_noise_vanishes_with_its_size_and_hits_the_loss_inside(client
     ]
     assert 0 < gaps[0] < gaps[1] < gaps[2]
     assert gaps[0] == pytest.approx(gaps[1] / 10, rel=0.3)  # to first order
+
+
+def test_a_local_step_disturbs_layers_under_its_own_key(client: dict[str, Any]) -> None:
+    noise = parse("activations:0.1")
+    sent = fedavg(**client, loss="bce", local=LocalTraining(0.1), defense=noise, key=KEY)
+    inside: Any = client_keys(client["model"], noise, KEY)[0]
+    batch, own = GraphBatch.from_graphs(client["graphs"], client["space"]), jax.random.fold_in(inside, 0)
+    alone = gradients(client["model"], client["params"], batch, loss="bce", defense=noise, key=own)
+    wanted = np.concatenate([np.asarray(leaf, np.float64)[0].ravel() for leaf in jax.tree.leaves(alone)])
+    np.testing.assert_allclose(entries(sent), wanted, rtol=1e-4, atol=1e-7)
+
+
+def test_a_local_client_needs_labels_and_gets_the_slots_of_its_readout(client: dict[str, Any], world: Any) -> None:
+    graph = client["graphs"][0]
+    with pytest.raises(ValueError, match="a graph has no label y, so it has no gradient"):
+        fedavg(**{**client, "graphs": [Graph(graph.x, graph.edges)]}, loss="bce", local=LocalTraining(0.1))
+    model = GNN(world.space.width, (Layer(GCNConv(3), "tanh"),), Flattened(6, 2))
+    fitting = {"model": model, "params": some_params(model), "graphs": [graph], "space": world.space}
+    one, whole = fedavg(**fitting, loss="bce", local=LocalTraining(0.1)), fedsgd(**fitting, loss="bce")
+    np.testing.assert_allclose(entries(one), entries(whole), rtol=1e-5, atol=1e-8)
 
 
 def test_padding_nodes_stay_silent_under_activation_noise(client: dict[str, Any]) -> None:
@@ -96,26 +115,14 @@ def test_a_fedavg_observation_comes_back_from_its_file(client: dict[str, Any], t
     assert (back.protocol, back.local) == ("fedavg", sent.local)
 
 
-def test_files_with_rate_and_steps_side_by_side_load(client: dict[str, Any], tmp_path: Path) -> None:
-    """So they lay until local training became an object of its own; other protocols stated them too."""
-    averaged = fedavg(**client, loss="bce", local=LocalTraining(0.05, steps=2))
-    for sent, steps, rate in ((averaged, 2, 0.05), (fedsgd(**client, loss="bce"), 1, 0.0)):
-        save(tmp_path / "new.safetensors", sent, client["space"])
-        with safe_open(str(tmp_path / "new.safetensors"), framework="numpy") as file:
-            header = json.loads(file.metadata()["jgleak"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-        del header["local"]
-        old = {**header, "local_steps": steps, "local_rate": rate}
-        save_file(tensors, tmp_path / "old.safetensors", {"jgleak": json.dumps(old)})
-        assert load(tmp_path / "old.safetensors")[0].local == sent.local
-
-
 def test_rounds_of_clients_that_hold_everything_are_steps_of_adam(world: Any) -> None:
-    """Each of two clients has all graphs, so that the mean of their updates is the mean gradient."""
-    model = world.model(readout="pooled", readout_widths=(), hidden=8)
+    """Each of two clients has all graphs, so that the mean of their updates is the mean gradient. The readout has
+    slots for six nodes."""
+    model = GNN(world.space.width, (Layer(GCNConv(8), "tanh"),), Flattened(6, 2))
     graphs, plan = [world.graph(5, 0), world.graph(6, 1)], TrainingPlan(rounds=3, clients=2, batch=2, rate=0.02)
-    trained = federate(model, world.params(model), graphs, world.space, loss="ce", plan=plan, key=KEY)
-    weights: Any = jax.tree.map(jnp.asarray, world.params(model))
+    start = some_params(model)
+    trained = federate(model, start, graphs, world.space, loss="ce", plan=plan, key=KEY)
+    weights: Any = jax.tree.map(jnp.asarray, start)
     adam = optax.adam(0.02)
     memory = adam.init(weights)
     for _ in range(3):
@@ -123,8 +130,11 @@ def test_rounds_of_clients_that_hold_everything_are_steps_of_adam(world: Any) ->
         weights = optax.apply_updates(weights, change)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), trained, weights)
     loud = {"defense": parse("activations:100"), "plan": plan, "key": KEY}
-    noisy = federate(model, world.params(model), graphs, world.space, loss="ce", **loud)
+    noisy = federate(model, start, graphs, world.space, loss="ce", **loud)
     assert max(jax.tree.leaves(jax.tree.map(lambda a, b: float(np.abs(a - b).max()), noisy, trained))) > 0.01
+    told = np.asarray(outputs(model, trained, GraphBatch.from_graphs(graphs, world.space, slots=6)))
+    right = told.argmax(axis=1) == [graph.y for graph in graphs]
+    assert accuracy(model, trained, graphs, world.space) == np.mean(right)
 
 
 def test_an_impossible_plan_is_refused(world: Any) -> None:
@@ -135,13 +145,15 @@ def test_an_impossible_plan_is_refused(world: Any) -> None:
             federate(model, {}, graphs, world.space, loss="ce", plan=plan, key=KEY)
     with pytest.raises(ValueError, match="graphs: a client holds 3, but there are only 2"):
         federate(model, {}, graphs, world.space, loss="ce", plan=TrainingPlan(batch=3), key=KEY)
+    with pytest.raises(ValueError, match="a graph has no label y"):
+        federate(model, {}, [Graph(graphs[0].x, graphs[0].edges)], world.space, loss="ce", plan=TrainingPlan(), key=KEY)
 
 
 @pytest.mark.parametrize(
     ("logits", "labels", "share"),
     [
         ([[0.1, 0.2, 0.0], [3.0, 1.0, 2.0], [-1.0, -3.0, -2.0]], [1, 0, 2], 2 / 3),
-        ([[0.5], [-0.5], [0.0], [2.0]], [1, 0, 0, 0], 3 / 4),  # one output: class 1 above 0
+        ([[0.5], [-0.5], [0.0], [2.0]], [1, 0, 1, 1], 3 / 4),  # one output: class 1 above 0
         ([[1.0, -1.0], [1.0, 1.0]], [[[1.0, np.nan]], [[0.0, 1.0]]], 2 / 3),
     ],
 )
@@ -161,7 +173,7 @@ def test_federated_training_learns_and_noise_spoils_it(world: Any) -> None:
         g = world.graph(5, seed)
         graphs.append(Graph(g.x, g.edges, int((g.x[:, 0] == 0).any())))
     train, test = graphs[:60], graphs[60:]
-    start, plan = world.params(model), TrainingPlan(rounds=150, clients=8, batch=2, rate=0.02)
+    start, plan = world.params(model), TrainingPlan(rounds=150, clients=16, batch=1, rate=0.02)
     trained = federate(model, start, train, world.space, loss="ce", plan=plan, key=KEY)
     chance = max(np.mean([g.y for g in test]), 1 - np.mean([g.y for g in test]))
     assert accuracy(model, trained, test, world.space) > chance

@@ -51,9 +51,9 @@ def batch_of(world: Any, level: str) -> GraphBatch:
 
 @pytest.mark.parametrize("level", ["tasks", "nodes"])
 def test_gradients_in_factors_are_those_of_every_loss(level: str, world: Any) -> None:
-    """One loss of all graphs, or two weightings of their nodes; as the mean over three draws of masks."""
+    """One loss of all graphs, or two weightings of their nodes; as the mean over two draws of masks."""
     model, batch, loss = model_of(world, level), batch_of(world, level), "ce" if level == "nodes" else "masked_bce"
-    params, keys = some_params(model), jax.random.split(jax.random.key(1), 3)
+    params, keys = some_params(model), jax.random.split(jax.random.key(1), 2)
     counts = np.random.default_rng(0).random((2 if level == "nodes" else 1, *batch.node_mask.shape)).astype(np.float32)
     shares = jnp.asarray(np.where(batch.node_mask, counts, 0.0))
     labels: Any = jnp.asarray(batch.labels)
@@ -76,7 +76,7 @@ def test_gradients_in_factors_are_those_of_every_loss(level: str, world: Any) ->
         return found, jax.vmap(jax.grad(whole), in_axes=(None, 0))(params, shares)
 
     found, wanted = both(params)
-    kernel, height = found["layers_0"]["conv"]["kernel"], 3 * batch.node_mask.size
+    kernel, height = found["layers_0"]["conv"]["kernel"], 2 * batch.node_mask.size
     assert isinstance(kernel, Outer) and kernel.rows.shape == (height, world.space.width)
     assert kernel.slopes.shape == (len(shares), height, model.layers[0].features)
     for number in range(len(shares)):

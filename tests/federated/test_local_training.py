@@ -90,9 +90,9 @@ def test_what_is_frozen_does_not_decay(client: dict[str, Any]) -> None:
 
 
 def test_a_loader_goes_through_the_graphs_pass_by_pass(client: dict[str, Any]) -> None:
-    """Two graphs and then the one that is left, and again."""
+    """Two graphs and then the one that is left, and again; a key shuffles none where they are not shuffled."""
     local = LocalTraining(0.2, 3, loader=2)
-    seen = fedavg(**client, loss="bce", local=local)
+    seen = fedavg(**client, loss="bce", local=local, key=jax.random.key(0))
     assert local.passes(3) == 2
     assert_near(returned(client, local, seen.update), by_hand(client, local, [(0, 1), (2,), (0, 1)]))
 
@@ -134,6 +134,13 @@ def test_a_file_tells_the_optimiser_and_plain_ones_are_as_before(client: dict[st
         with safe_open(str(tmp_path / "o"), framework="numpy") as file:
             assert set(json.loads(file.metadata()["jgleak"])["local"]) == fields
         assert load(tmp_path / "o")[0].local == local
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_numbers_of_numpy_are_python_s_as_files_take_them() -> None:
+    rate, momentum, decay = np.array([0.5, 0.25, 0.125], np.float32)
+    local = LocalTraining(rate, 2, momentum, decay)
+    assert LocalTraining(**json.loads(json.dumps(dataclasses.asdict(local)))) == local
 
 
 def test_a_step_takes_no_more_graphs_than_there_are(client: dict[str, Any], tmp_path: Path) -> None:

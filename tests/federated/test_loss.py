@@ -74,6 +74,15 @@ def test_node_losses_are_the_mean_over_real_nodes(world: Any) -> None:
         np.testing.assert_allclose(got, label_loss(logits[:4], jnp.asarray(LABELS), loss).mean(), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_weights_of_labels_are_any_numbers() -> None:
+    """A list of whole numbers is the same loss, so that what is compiled for one serves the other."""
+    given: Any = [2, 1]
+    loss = Loss("masked_bce", pos_weight=given)
+    assert loss == Loss.of("masked_bce+pos_weight:2,1") and str(loss) == "masked_bce+pos_weight:2.0,1.0"
+    assert {loss: 3}[Loss.of(str(loss))] == 3
+
+
 def test_cross_entropy_of_one_score_is_told_apart_from_the_binary_one() -> None:
     model = standard(3, readout=Pooled(mlp=MLP((1,))), hidden=4)
     check_loss(model, "mse")

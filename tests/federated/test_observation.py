@@ -115,6 +115,18 @@ def test_older_files_say_nothing_of_clipping_and_pruning(file: Path, tmp_path: P
     assert (found.scaled, found.pruned, found.noise) == (False, False, None)
 
 
+def test_files_with_rate_and_steps_side_by_side_load(world: Any, tmp_path: Path) -> None:
+    """So they lay until local training became an object of its own; other protocols stated them too."""
+    averaged = world.observation(protocol="fedavg", local=LocalTraining(0.05, steps=2))
+    for sent, steps, rate in ((averaged, 2, 0.05), (world.observation(), 1, 0.0)):
+        save(tmp_path / "new", sent, world.space)
+
+        def old(tensors: Any, header: Any, steps: int = steps, rate: float = rate) -> Any:
+            return {k: v for k, v in header.items() if k != "local"} | {"local_steps": steps, "local_rate": rate}
+
+        assert load(rewritten(tmp_path / "new", tmp_path / "old", old))[0].local == sent.local
+
+
 def test_a_file_s_steps_take_no_more_graphs_than_the_client_has(world: Any, tmp_path: Path) -> None:
     for loader in (None, 1, 3):
         local = LocalTraining(0.1, 2, loader=loader)
@@ -228,6 +240,18 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
 def test_an_observation_that_contradicts_itself_is_refused(world: Any, change: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         world.observation(**change)
+
+
+def test_a_loss_has_one_spelling(world: Any) -> None:
+    assert world.observation(loss="bce+smoothing:.10").loss == "bce+smoothing:0.1"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_nan_that_signals_is_refused_without_a_warning(world: Any) -> None:
+    tree = jax.tree.map(lambda w: np.asarray(w).astype(jnp.bfloat16), world.params(world.model()))
+    tree["layers_1"]["conv"]["kernel"].view(np.uint16)[2, 1] = 0x7F81
+    with pytest.raises(ValueError, match="update: 'layers_1/conv/kernel' holds NaN"):
+        world.observation(update=tree)
 
 
 @pytest.mark.parametrize("part", ["params", "update"])
@@ -436,6 +460,16 @@ def test_missing_files_and_folders_are_explained(tmp_path: Path) -> None:
     for path, reason in ((tmp_path / "absent", "no such file"), (tmp_path, "is a folder")):
         with pytest.raises(ValueError, match=f"^{path}: {reason}; give one that"):
             load(path)
+
+
+def test_a_file_that_nobody_may_open_is_none_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise PermissionError("not yours")
+
+    (tmp_path / "closed").write_bytes(pickle.dumps({"a": 1}))
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(ValueError, match="cannot read .*closed as a safetensors file"):
+        load(tmp_path / "closed")
 
 
 def test_an_unwritable_place_is_explained(world: Any, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def requests(clients: Clients, wanted: Ratings) -> Requests:
     counts = wanted.counts()
     order = np.argsort(wanted.users, kind="stable")
     place = np.arange(len(wanted)) - np.repeat(np.cumsum(counts) - counts, counts)
-    items = np.zeros((wanted.n_users, padded(counts.max(keepdims=True)).item()), np.int32)
+    items = np.zeros((wanted.n_users, padded(np.array([counts.max()])).item()), np.int32)
     items[wanted.users[order], place] = wanted.items[order]
     return Requests(items, order, place)
 
@@ -97,6 +97,7 @@ def _predicted(
         return model.predict(model.local(params, client, handed_out), client, params.items[items])
 
     count = asked.shape[0]
-    rows = jnp.minimum(jnp.arange(-(-count // SIDE_BY_SIDE) * SIDE_BY_SIDE), count - 1).reshape(-1, SIDE_BY_SIDE)
+    # Beyond the last user JAX takes the last.
+    rows = jnp.arange(-(-count // SIDE_BY_SIDE) * SIDE_BY_SIDE).reshape(-1, SIDE_BY_SIDE)
     chunks = jax.tree.map(lambda leaf: leaf[rows], (group, asked))
     return jax.lax.map(lambda chunk: jax.vmap(one)(*chunk), chunks).reshape(-1, asked.shape[1])[:count]

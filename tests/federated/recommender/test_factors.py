@@ -113,6 +113,15 @@ def test_every_round_adds_its_share_of_the_penalty(clients: Clients) -> None:
         assert found.clients_per_second == pytest.approx(59 / min(found.seconds))
 
 
+def test_epochs_without_a_number_for_an_error_leave_the_start(
+    made: Ratings, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jgleak.federated.recommender.factors.factors_rmse", lambda *_: float("nan"))
+    found = factorise(told, clients, SERVER, key=KEYS[1], validation=made)
+    assert found.epoch == 0
+    np.testing.assert_array_equal(found.factors.users, drawn(SERVER, clients)[0])
+
+
 def test_predictions_are_products_in_the_ratings_units(made: Ratings, clients: Clients) -> None:
     rng = np.random.default_rng(0)
     factors = Factors(jnp.asarray(rng.normal(size=(60, 2))), jnp.asarray(rng.normal(size=(24, 2))))

@@ -193,4 +193,4 @@ def test_impossible_models_are_refused() -> None:
     for change in impossible:
         with pytest.raises(ValueError, match=next(iter(change))):
             Recommender(2, 2, **change)
-    Recommender(2, 2, width=1, network="gcn")  # it has no heads
+    Recommender(2, 2, width=1, network="gcn", own=0.5)  # it has no heads

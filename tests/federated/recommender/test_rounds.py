@@ -29,6 +29,7 @@ def test_everyone_is_dealt_once_and_evenly() -> None:
     dealt = deal(active, 3, np.random.default_rng(0))
     for rows, table in zip(active, dealt, strict=True):
         assert sorted(np.asarray(table)[np.asarray(table) >= 0].tolist()) == rows.tolist()
+        assert set(np.asarray(table).ravel()) - {-1} == set(rows)
         taken = (np.asarray(table) >= 0).sum(axis=1)
         assert set(taken) <= {rows.size // 3, -(-rows.size // 3)}
 
@@ -36,7 +37,7 @@ def test_everyone_is_dealt_once_and_evenly() -> None:
 @pytest.mark.parametrize("mean", ["clients", "senders"])
 def test_the_mean_is_over_clients_or_senders(mean: str, made: Ratings, model: Recommender, clients: Clients) -> None:
     params, users = model.initial(key=jax.random.key(0)), (40, 41, 50)
-    received, gradients, weights = [], [], (1.0, 2.0, 4.0)
+    received, gradients, weights = [], [], (0.5, 2.0, 4.5)
     for user, weight in zip(users, weights, strict=True):
         client = clients.one(user)
         sent = _sent(model, params, client)
@@ -54,8 +55,9 @@ def test_the_mean_is_over_clients_or_senders(mean: str, made: Ratings, model: Re
     np.testing.assert_allclose(out.items, whole / divisor[:, None], atol=1e-5)
     kernels = [w * sent.gradient.network["kernel"] for (_, sent), w in zip(gradients, weights, strict=True)]
     np.testing.assert_allclose(out.network["kernel"], sum(kernels) / 7.0, atol=1e-5)
-    own = gradients[1][1].gradient.user * (2.0 / 7.0 if mean == "clients" else 1.0)
-    np.testing.assert_allclose(out.users[41], own, atol=1e-5)
+    for (client, sent), weight in zip(gradients, weights, strict=True):
+        own = sent.gradient.user * (weight / 7.0 if mean == "clients" else 1.0)
+        np.testing.assert_allclose(out.users[client.user], own, atol=1e-5)
 
 
 def test_clients_weigh_as_much_as_they_rated(made: Ratings, model: Recommender, clients: Clients) -> None:
@@ -116,13 +118,17 @@ def test_neighbours_count_from_the_expansion_on(made: Ratings, model: Recommende
 def test_training_stops_without_better_epochs(
     made: Ratings, model: Recommender, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second is the best until the third epoch behind it."""
+    """The second is the best until the third epoch behind it. Where no error is a number the start is."""
     scores = iter([3.0, 2.0, 2.5, 2.2, 1.9])
     monkeypatch.setattr(rounds, "rmse", lambda *_, **__: next(scores))
     plan = RecommenderPlan(epochs=5, clients=20, rate=0.5, expand_at=1, patience=2)
     found = list(epochs(model, model.initial(key=jax.random.key(0)), clients, plan, key=KEY, validation=made))
     assert [one.epoch for one in found] == [1, 2, 2, 2] and found[-1].validation == [3.0, 2.0, 2.5, 2.2]
     np.testing.assert_array_equal(found[-1].params.items, found[1].params.items)
+    monkeypatch.setattr(rounds, "rmse", lambda *_, **__: float("nan"))
+    params = model.initial(key=jax.random.key(0))
+    lost = train(model, params, clients, plan._replace(epochs=1), key=KEY, validation=made)
+    assert lost.epoch == 0 and lost.params is params
 
 
 @pytest.mark.parametrize("mean", ["clients", "senders"])
