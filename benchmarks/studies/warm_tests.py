@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,12 +88,17 @@ class Server:
 
     def __init__(self, jobs: Any, answers: Any) -> None:
         self.jobs, self.answers = jobs, answers
-        self.late, self.failed = list[str](), list[str]()
+        self.late, self.failed = dict[str, pytest.Collector](), list[str]()
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         """A module that could not be read without computing is read by the forks."""
+        report = yield
         if report.failed:
-            self.late.append(report.nodeid)
+            self.late[report.nodeid] = collector
+        return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep what failed."""
@@ -144,7 +149,10 @@ class Server:
         if late:
             for file in late:  # what was read of it, up to where it computes
                 sys.modules.pop(file.removesuffix(".py").replace("/", "."), None)
-            items |= {item.nodeid: item for item in session.perform_collect(late)}
+            # By the same node: fixtures of the folders above belong to the nodes that were collected with them.
+            found = [item for file in late for item in session.genitems(self.late[file])]
+            session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=found)
+            items |= {item.nodeid: item for item in found}
         by_file = dict[str, list[str]]()
         for name in items:
             by_file.setdefault(name.partition("::")[0], []).append(name)

@@ -72,7 +72,7 @@ def test_what_runs_on_import_is_not_swapped(module: tuple[Path, ModuleType], old
 @pytest.mark.long
 def test_tests_run_in_forks_one_change_after_another(tmp_path: Path) -> None:
     """A change that is noticed, one that nobody notices, one that never ends, one that ends the process, one of what
-    runs on import; and a module that computes when it is read."""
+    runs on import; and a module that computes when it is read, and takes its folder's fixture."""
     (tmp_path / "thing.py").write_text(
         "LIMIT = 2\ndef size(a):\n    while a > 9:\n        a = a - 1\n    return a * 1\n"
     )
@@ -84,9 +84,11 @@ def test_tests_run_in_forks_one_change_after_another(tmp_path: Path) -> None:
         "def test_large():\n    assert size(12) == 9\n"
     )
     (tmp_path / "tests" / "test_late.py").write_text(
-        "import jax\nfrom thing import size\nONE = int(jax.numpy.ones(()))\n"
-        "def test_one():\n    assert size(ONE) == ONE\n"
+        "import jax\nimport pytest\nfrom thing import size\nONE = int(jax.numpy.ones(()))\n"
+        "def test_one(two):\n    assert size(ONE) * 2 == two\n"
+        "@pytest.mark.slow\ndef test_two(two):\n    assert not two\n"
     )
+    (tmp_path / "tests" / "conftest.py").write_text("import pytest\n@pytest.fixture\ndef two():\n    return 2\n")
     one, late = "tests/test_one.py", "tests/test_late.py"
     source, file = (tmp_path / "thing.py").read_text(), tmp_path / "thing.py"
     warm = WarmTests(tmp_path, "tests")
@@ -100,6 +102,7 @@ def test_tests_run_in_forks_one_change_after_another(tmp_path: Path) -> None:
             ("return a * 1", "__import__('os')._exit(1)", [one], "killed", (one,)),
             ("LIMIT = 2", "LIMIT = 3", [one], "unknown", ()),
             ("a * 1", "a * 2", [late], "killed", (f"{late}::test_one",)),
+            ("a > 9", "a > 8", [late], "survived", ()),
         ):
             assert warm.run(file, source.replace(old, new), tests, 0.5 if fate == "timed out" else 60.0) == (
                 fate,
