@@ -13,7 +13,7 @@ import pytest
 from jgleak.federated.recommender import Client, Clients, Parameters, Recommender, RecommenderPlan, rmse, rounds, train
 from jgleak.federated.recommender.model import Local
 from jgleak.federated.recommender.rounds import aggregate, deal, epochs
-from jgleak.federated.recommender.update import OPEN, Upload, upload
+from jgleak.federated.recommender.update import OPEN, Protection, Upload, upload
 from jgleak.ratings import Ratings
 
 KEY = jax.random.key(5)
@@ -118,17 +118,28 @@ def test_neighbours_count_from_the_expansion_on(made: Ratings, model: Recommende
 def test_training_stops_without_better_epochs(
     made: Ratings, model: Recommender, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second is the best until the third epoch behind it. Where no error is a number the start is."""
-    scores = iter([3.0, 2.0, 2.5, 2.2, 1.9])
-    monkeypatch.setattr(rounds, "rmse", lambda *_, **__: next(scores))
+    """The second is the best until the third epoch behind it. Where no error is a number the start is. Errors are those
+    with the epoch's neighbours."""
+    scores, near = iter([3.0, 2.0, 2.5, 2.2, 1.9]), []
+    monkeypatch.setattr(rounds, "rmse", lambda *_, neighbours: near.append(neighbours) or next(scores))
     plan = RecommenderPlan(epochs=5, clients=20, rate=0.5, expand_at=1, patience=2)
     found = list(epochs(model, model.initial(key=jax.random.key(0)), clients, plan, key=KEY, validation=made))
     assert [one.epoch for one in found] == [1, 2, 2, 2] and found[-1].validation == [3.0, 2.0, 2.5, 2.2]
+    assert [one.mode for one in near] == ["off", "fixed", "fixed", "fixed"] and found[1].neighbours is near[1]
     np.testing.assert_array_equal(found[-1].params.items, found[1].params.items)
     monkeypatch.setattr(rounds, "rmse", lambda *_, **__: float("nan"))
     params = model.initial(key=jax.random.key(0))
     lost = train(model, params, clients, plan._replace(epochs=1), key=KEY, validation=made)
     assert lost.epoch == 0 and lost.params is params
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_training_is_the_last_of_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {"key": KEY, "protection": Protection(3), "validation": "ratings", "expand": "expansion"}
+    monkeypatch.setattr(rounds, "epochs", lambda *args, **named: iter([(args, {}), (args, named)]))
+    parts: Any = "model", "params", "clients", "plan"
+    found: Any = train(*parts, **given)
+    assert found == (parts, given)
 
 
 @pytest.mark.parametrize("mean", ["clients", "senders"])
