@@ -147,10 +147,11 @@ def epochs(
                 rows, handed_out = expand(params.users)
                 clients = clients.with_neighbours(rows)
         rng = np.random.default_rng(np.asarray(jax.random.key_data(ordering)).tolist())
-        dealt = deal(active, -(-total // plan.clients), rng)
+        count = -(-total // plan.clients)
+        dealt, keys = deal(active, count, rng), jax.random.split(drawing, count)
         groups = clients.groups if now != "off" else tuple(map(apart, clients.groups))
         start = time.perf_counter()
-        params, memory = jax.block_until_ready(_epoch(how, rates, (params, memory), handed_out, groups, dealt, drawing))
+        params, memory = jax.block_until_ready(_epoch(how, rates, (params, memory), handed_out, groups, dealt, keys))
         seconds.append(time.perf_counter() - start)
         _check_finite(params, plan, epoch)
         neighbours = NeighbourUsers(now, params.users if now == "trainable" else handed_out)
@@ -232,7 +233,7 @@ def _epoch(
     handed_out: Float[Array, "H w"],
     groups: tuple[Client, ...],
     dealt: tuple[Int[Array, "R _n"], ...],
-    key: Array,
+    keys: Array,
 ) -> tuple[Parameters, Any]:
     optimiser, model, neighbours = how.step(rates), how.model, how.neighbours
 
@@ -244,8 +245,8 @@ def _epoch(
         received = []
         for number, (group, chosen) in enumerate(zip(groups, rows, strict=True)):
             client = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], group)
-            keys = jax.random.split(jax.random.fold_in(own, number), chosen.size)
-            update = jax.vmap(lambda c, k: one(c, key=k))(client, keys)
+            theirs = jax.random.split(jax.random.fold_in(own, number), chosen.size)
+            update = jax.vmap(lambda c, k: one(c, key=k))(client, theirs)
             count = client.mask.sum(axis=1) if how.weight == "ratings" else jnp.ones(chosen.size)
             received.append((client, update, jnp.where(chosen >= 0, count, 0.0)))
         mixed: Any = aggregate(params, received, how.mean)
@@ -256,7 +257,6 @@ def _epoch(
         change = Parameters(network, change.users * share, change.items * share)
         return (cast(Parameters, optax.apply_updates(params, change)), memory), None  # type: ignore[arg-type]
 
-    keys = jax.random.split(key, dealt[0].shape[0])
     return jax.lax.scan(step, start, (dealt, keys))[0]
 
 

@@ -132,7 +132,12 @@ def test_errors_count_in_units_of_the_scale(model: Recommender, clients: Clients
 def test_dropout_waits_for_a_key(model: Recommender, clients: Clients) -> None:
     client, params = clients.one(40), model.initial(key=jax.random.key(0))
     dropping = dataclasses.replace(model, dropout=0.5)
-    np.testing.assert_array_equal(_predicted(dropping, params, client), _predicted(model, params, client))
+    plain = _predicted(model, params, client)
+    np.testing.assert_array_equal(_predicted(dropping, params, client), plain)
+    local = dropping.local(params, client, params.users)
+    masked = dropping.predict(local, client, key=jax.random.key(1))
+    np.testing.assert_allclose(masked, dropping.shared(local, client, key=jax.random.key(1)))
+    assert not np.allclose(masked, plain, atol=1e-4)
 
 
 def test_a_sum_is_a_mean_of_as_many(model: Recommender, clients: Clients) -> None:
@@ -163,6 +168,7 @@ def test_biases_of_the_user_and_of_items_are_added(model: Recommender, clients: 
 
 def test_initial_embeddings_have_their_spread(model: Recommender) -> None:
     wide = dataclasses.replace(model, width=64, spread=0.3).initial(key=jax.random.key(0))
+    assert wide.users.shape == (60, 65) and wide.items.shape == (24, 65)
     for table in (wide.users, wide.items):
         assert np.std(table[:, :-1]) == pytest.approx(0.3, rel=0.1)
     assert not np.array_equal(wide.users[:24], wide.items)

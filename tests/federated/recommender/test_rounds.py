@@ -114,6 +114,13 @@ def test_neighbours_count_from_the_expansion_on(made: Ratings, model: Recommende
     np.testing.assert_array_equal(shown[0], first.params.users)
     np.testing.assert_array_equal(last.neighbours.embeddings, first.params.users[::-1])
 
+    def reversed_rows(users: jax.Array) -> tuple[np.ndarray, jax.Array]:
+        return np.asarray(np.stack([np.arange(made.n_users)[::-1], nobody[:, 0]], axis=1)), users
+
+    same = train(model, params, clients, plan, key=KEY, expand=reversed_rows)  # the same embeddings, in another order
+    np.testing.assert_array_equal(last.params.items, same.params.items)
+    assert not np.allclose(last.params.items, second.params.items, atol=1e-6)
+
 
 def test_training_stops_without_better_epochs(
     made: Ratings, model: Recommender, clients: Clients, monkeypatch: pytest.MonkeyPatch

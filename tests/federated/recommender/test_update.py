@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -25,18 +26,46 @@ def test_open_updates_name_the_rated_items(made: Ratings, model: Recommender, cl
     assert nothing.items.size == 0 and seen.neighbours.size == 0
 
 
+def test_neighbours_have_the_embeddings_that_were_handed_out(model: Recommender) -> None:
+    """Current ones where they are trained, or where nobody handed out any."""
+    params = model.initial(key=jax.random.key(0))
+    others = params.users + 1.0
+    assert NeighbourUsers("fixed", others).table(params) is others
+    assert NeighbourUsers("trainable", others).table(params) is params.users
+    assert NeighbourUsers("fixed").table(params) is params.users
+
+
+def test_the_gradient_is_that_of_the_masks_of_the_first_key(model: Recommender, clients: Clients) -> None:
+    """Of dropout; the others are those of pseudo items and of the defence. Fixed neighbours have none that leaves."""
+    model, client = dataclasses.replace(model, dropout=0.5), clients.one(40)
+    params, first = model.initial(key=jax.random.key(0)), jax.random.split(KEY, 3)[0]
+    sent = partial(upload, model, params, params.users, client, protection=OPEN, key=KEY)
+
+    @jax.jit
+    def both():
+        local = model.local(params, client, params.users)
+        return sent(neighbours="trainable").gradient, jax.grad(model.loss)(local, client, key=first)
+
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-6), *both())
+    assert jax.eval_shape(lambda: sent(neighbours="fixed")).gradient.neighbours.shape == (0, 9)
+
+
 def test_a_batch_is_its_clients_one_by_one(model: Recommender, clients: Clients) -> None:
+    """And what is no item, or no neighbour, has no noise."""
     model = dataclasses.replace(model, dropout=0.2)
     params, group = model.initial(key=jax.random.key(0)), clients.groups[-1]
     keys = jax.random.split(KEY, group.user.size)
     protection = Protection(5, parse("clip-inf:0.05+laplace:0.1"))
 
     def one(client, key):
-        return upload(model, params, params.users, client, neighbours="fixed", protection=protection, key=key)
+        return upload(model, params, params.users, client, neighbours="trainable", protection=protection, key=key)
 
     batch = jax.jit(jax.vmap(one))(group, keys)
     alone = jax.jit(one)(jax.tree.map(lambda leaf: leaf[2], group), keys[2])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[2], b, atol=1e-5), batch, alone)
+    for rows, there in ((batch.gradient.items, batch.sent), (batch.gradient.neighbours, group.near)):
+        assert np.asarray(rows)[np.asarray(there)].all() and not np.asarray(rows)[~np.asarray(there)].any()
+        assert not np.all(there)
 
 
 def test_no_client_reads_anothers_data(made: Ratings, model: Recommender) -> None:
