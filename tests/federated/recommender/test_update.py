@@ -110,9 +110,9 @@ def test_pseudo_items_are_unrated_with_the_real_ones_moments(clients: Clients) -
 
 def test_pseudo_items_of_one_rating_have_its_gradient(clients: Clients) -> None:
     """It is its own mean, and nothing varies; without ratings all is zero."""
-    real = jnp.asarray(np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32))
+    real = jnp.asarray(np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
     client = clients.one(0)._replace(items=jnp.arange(3), values=jnp.ones(3), mask=jnp.arange(3) < 1)
-    for some, wanted in ((client, real[0]), (client._replace(mask=jnp.zeros(3, bool)), jnp.zeros(3))):
+    for some, wanted in ((client, real[0]), (client._replace(mask=jnp.zeros(3, bool)), jnp.zeros(4))):
         items, there, drawn = pseudo_items(real, some, 6, 5, key=KEY)
         assert items.shape == there.shape == (5,) and np.all(there)
         np.testing.assert_allclose(drawn, np.tile(wanted, (5, 1)), atol=1e-6)
