@@ -1,13 +1,13 @@
 """Would the tests notice a wrong line? ``python -m benchmarks.studies.mutations --sample 60``.
 
 A mutant is the package with one operator, constant, argument or statement changed. The tests that import the changed
-module are run on it, the nearest first; a mutant on which all pass has survived. In the end every test that failed runs
-on the package as it is, so that no test that always fails counts. Mutants are drawn at random, so that the share that
-is killed has an interval. Survivors that no test can kill are in ``mutations.toml``, with the reason; of some kinds of
-change none can (``neutral``). The score without these is printed with the score of all mutants. ``--contexts`` adds
-tests that run the line, wherever they are. Most mutants are killed in a fork of a process that has collected the
-tests of the part (``warm_tests``); the others are imported afresh. Code of others (mutmut, cosmic-ray) runs the whole
-suite, or forks a process that JAX has started threads in.
+module are run on it, the nearest first; a mutant on which all pass has survived. Every test that failed runs on the
+package as it is, too, at once and in the end, so that no test that always fails counts. Mutants are drawn at random, so
+that the share that is killed has an interval. Survivors that no test can kill are in ``mutations.toml``, with the
+reason; of some kinds of change none can (``neutral``). The score without these is printed with the score of all
+mutants. ``--contexts`` adds tests that run the line, wherever they are. Most mutants are killed in a fork of a process
+that has collected the tests of the part (``warm_tests``); the others are imported afresh. Code of others (mutmut,
+cosmic-ray) runs the whole suite, or forks a process that JAX has started threads in.
 """
 
 from __future__ import annotations
@@ -147,10 +147,9 @@ def main(
             if part not in places.warm:
                 places.warm[part] = WarmTests(places.tree, f"tests/{part}")
                 warm.append(places.warm[part])
-            quick = places.warm[part].run(places.tree / mutant.file, _source(mutant), tests, seconds)
-            if quick.fate in ("killed", "timed out"):
-                return Fate(*quick)
-            return _fate(mutant, places.tree, seconds, tests)
+            return quick(places.warm[part], mutant, places.tree, tests, seconds) or _fate(
+                mutant, places.tree, seconds, tests
+            )
 
         fates, warm = dict[str, list[Fate]](), list[WarmTests]()
         for part in parts(packages):
@@ -169,6 +168,19 @@ def main(
     if failing:
         stderr.print("fails without any mutant, so that what it killed is unknown:", *failing)
         raise typer.Exit(1)
+
+
+def quick(warm: WarmTests, mutant: Mutant, tree: Path, tests: Sequence[str], seconds: float) -> Fate | None:
+    """What the tests that are collected already say, or None where only a fresh import can tell: the change cannot be
+    made in place, all tests passed on it, or the one that failed fails there on the unchanged module too."""
+    place = tree / mutant.file
+    found = warm.run(place, _source(mutant), tests, seconds)
+    if (
+        found.fate == "killed"
+        and warm.run(place, place.read_text(encoding="utf-8"), found.tests, seconds).fate != "survived"
+    ):
+        return None
+    return Fate(*found) if found.fate in ("killed", "timed out") else None
 
 
 def drawn(part: str, sample: int, seed: int) -> tuple[list[Mutant], int]:
