@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.studies import mutations
-from benchmarks.studies.mutations import ROOT, Fate, Mutant, _summary, explained, mutants, nearest_tests, neutral
+from benchmarks.studies.mutations import ROOT, Fate, Mutant, _summary, explained, mutants, nearest_tests, neutral, quick
+from benchmarks.studies.warm_tests import Outcome
 
 SOURCE = '''"""A text with 1 < 2."""
 LIMIT = 3
@@ -112,3 +115,36 @@ def test_what_is_explained_can_be_made() -> None:
     known = explained()
     assert set(known) <= {mutant.name for file in {name[0] for name in known} for mutant in mutants(ROOT / file)}
     assert all(len(why) > 20 for why in known.values())
+
+
+class Told:
+    """Tests that are collected, whose outcomes are told."""
+
+    def __init__(self, *outcomes: Outcome) -> None:
+        self.outcomes, self.ran = list(outcomes), list[tuple[str, ...]]()
+
+    def run(self, path: Path, source: str, tests: Sequence[str], seconds: float) -> Outcome:
+        self.ran.append((source, *tests))
+        return self.outcomes.pop(0)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("outcomes", "fate"),
+    [
+        ([Outcome("killed", ("a",)), Outcome("survived")], Fate("killed", ("a",))),
+        ([Outcome("killed", ("a",)), Outcome("killed", ("a",))], None),
+        ([Outcome("killed", ("a",)), Outcome("timed out")], None),
+        ([Outcome("timed out")], Fate("timed out")),
+        ([Outcome("survived")], None),
+        ([Outcome("unknown")], None),
+    ],
+)
+def test_a_test_that_fails_on_the_unchanged_module_kills_no_mutant(
+    outcomes: list[Outcome], fate: Fate | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutations, "ROOT", tmp_path)
+    (tmp_path / "f.py").write_text("a < b\n")
+    told: Any = Told(*outcomes)
+    assert quick(told, Mutant("f.py", 1, 2, 3, "<", "<=", "a < b", "a <= b"), tmp_path, ["b", "a"], 1.0) == fate
+    assert told.ran[0] == ("a <= b\n", "b", "a") and told.ran[1:] in ([], [("a < b\n", "a")])
