@@ -1,22 +1,22 @@
 """What FedGNN's encrypted expansion and FedMF's encrypted sums cost, and what matching gives away all the same.
 
-``python -m benchmarks.speed.encryption_cost training_test_dataset.mat`` with a matrix of the mgcnn sets.
+``python -m benchmarks.speed.encryption_cost --write``.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import h5py
 import numpy as np
 import typer
 
+from benchmarks.lib.options import parts
 from benchmarks.lib.provenance import provenance
+from benchmarks.lib.records import Records
+from jgleak.datasets import ratings as load_ratings
 from jgleak.federated.expansion import ExpansionClient, ExpansionServer, ThirdParty
 from jgleak.federated.expansion.cipher import SECRET, SESSION, Cipher
 from jgleak.federated.expansion.messages import ExpansionUpload
@@ -38,27 +38,41 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def main(
-    matrix: Annotated[Path, typer.Argument(help="A MATLAB v7.3 file with the rating matrix M, items by users.")],
+    sets: Annotated[str, typer.Option(help="Rating sets, by commas.")] = "douban,flixster,yahoo-music",
     width: Annotated[int, typer.Option(min=1, help="Numbers in an embedding.")] = 256,
     neighbours: Annotated[int, typer.Option(min=1, help="Neighbours an item.")] = 10,
     bits: Annotated[int, typer.Option(min=256, help="Bits of Paillier's modulus.")] = 2048,
     clients: Annotated[int, typer.Option(min=2, help="Clients who encrypt gradients.")] = 3,
     rows: Annotated[int, typer.Option(min=1, help="Items whose gradients each of them encrypts.")] = 20,
     seed: Annotated[int, typer.Option(help="Seeds embeddings, gradients and guesses.")] = 0,
+    write: Annotated[bool, typer.Option("--write", help="Into results/encryption_cost.jsonl.")] = False,
 ) -> None:
-    """One JSON line each: the machine, the expansion, a frequency attack on it, encrypted sums packed and not.
+    """One JSON line each: the machine, and of every set its size, the expansion, a frequency attack on it, encrypted
+    sums packed and not.
 
     Seconds are processor time of one thread, so that other work on the machine counts for less.
     """
-    with h5py.File(matrix) as file:
-        ratings = np.asarray(file["M"]).T > 0  # users by items, as MATLAB stores by column
-    rng = np.random.default_rng(seed)
-    print(json.dumps(provenance() | {"users": len(ratings), "ratings": int(ratings.sum())}), flush=True)
-    print(json.dumps(expansion(ratings, width, neighbours, rng)), flush=True)
-    print(json.dumps(frequencies(ratings, rng)), flush=True)
-    for packed in (True, False):
-        cost = sums(bits, clients, rows, width, packed=packed, rng=rng)
-        print(json.dumps(cost | extrapolated(cost, ratings, width)), flush=True)
+    records = Records()
+    records.say(provenance())
+    for name in parts(sets):
+        ratings, rng = rated(name), np.random.default_rng(seed)
+        records.say({"set": name, "part": "size", "users": len(ratings), "ratings": int(ratings.sum())})
+        records.say({"set": name} | expansion(ratings, width, neighbours, rng))
+        records.say({"set": name} | frequencies(ratings, rng))
+        for packed in (True, False):
+            cost = sums(bits, clients, rows, width, packed=packed, rng=rng)
+            records.say({"set": name} | cost | extrapolated(cost, ratings, width))
+    if write:
+        records.write("encryption_cost")
+
+
+def rated(name: str) -> np.ndarray:
+    """Who rated what in a set: users by items."""
+    split = load_ratings(name)
+    out = np.zeros((split.train.n_users, split.train.n_items), bool)
+    for part in (split.train, split.test):
+        out[part.users, part.items] = True
+    return out
 
 
 def expansion(ratings: np.ndarray, width: int, neighbours: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -142,7 +156,13 @@ def sums(bits: int, clients: int, rows: int, width: int, *, packed: bool, rng: n
     milliseconds = {
         name: 1e3 * took[name] / count / (1 if name == "decrypt" else clients) for name in ("encrypt", "add", "decrypt")
     }
-    return {"part": "encrypted sums", "bits": bits, "slots": slots, "ciphertexts": count, "largest_error": error} | {
+    return {
+        "part": "packed" if packed else "number by number",
+        "bits": bits,
+        "slots": slots,
+        "ciphertexts": count,
+        "largest_error": error,
+    } | {
         "milliseconds_a_ciphertext": {name: round(value, 4) for name, value in milliseconds.items()},
         "bytes_a_ciphertext": bits // 4,
         "keys_seconds": round(took["keys"], 2),

@@ -1,4 +1,4 @@
-"""Clients that compute in 16 bits, beside the census: ``python -m benchmarks.studies.half_precision``.
+"""Clients that compute in 16 bits, beside the census: ``python -m benchmarks.studies.half_precision --write``.
 
 Rows, adjacency, weights and gradient of a simulated client are all in the short type, so that every operation rounds.
 The noise is read off the numbers (``jgleak.precision``) and multiplied by a factor. One JSON line a type and factor:
@@ -9,7 +9,6 @@ large the error is beside the rounding of what is sent, in the tensor where each
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -18,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 import typer
 
+from benchmarks.lib.provenance import provenance
+from benchmarks.lib.records import Records
 from jgleak import Budget, Knowledge, Observation, fedsgd, get_attack, standard
 from jgleak.datasets import load
 from jgleak.federated.loss import graph_loss
@@ -36,8 +37,10 @@ def main(
     width: Annotated[int, typer.Option(help="Of the convolutions.")] = 128,
     seconds: Annotated[float, typer.Option(help="For each client.")] = 6.0,
     factors: Annotated[str, typer.Option(help="Times the rounding, by commas.")] = "2,4,8",
+    write: Annotated[bool, typer.Option("--write", help="Into results/half_precision.jsonl.")] = False,
 ) -> None:
     """One JSON line a type and factor."""
+    records = Records()
     data = load(dataset, graphs=graphs, max_nodes=max_nodes)
     model = standard(data.space.width, hidden=width)
     params = model.initial(key=jax.random.key(0))
@@ -45,13 +48,16 @@ def main(
         seen = [computed_in(half, model, params, graph, data.space) for graph in data.graphs]
         off = sorted(beside_rounding(one, graph, data.space) for one, graph in zip(seen, data.graphs, strict=True))
         for factor in map(float, factors.split(",")):
-            said = {"first": 0, "nothing": 0, "listed": 0, "another": 0, "unique": 0}
+            said: dict[str, int] = dict.fromkeys(("first", "nothing", "listed", "another", "unique", "wrong"), 0)
             for one, graph in zip(seen, data.graphs, strict=True):
                 noise = (computed_noise(one.update) or 0.0) * factor / COMPUTED
                 for word in words(dataclasses.replace(one, noise=noise), graph, data.space, seconds):
                     said[word] += 1
-            where = {"dataset": dataset, "clients": len(seen), "width": width, "type": half, "factor": factor}
-            print(json.dumps(where | said | {"error": [round(float(np.quantile(off, q)), 2) for q in (0, 0.5, 1)]}))
+            where = {"dataset": dataset, "clients": len(seen), "width": width, "seconds": seconds, "type": half}
+            error = dict(zip(("least", "median", "most"), np.quantile(off, (0, 0.5, 1)).tolist(), strict=True))
+            records.say(where | {"factor": f"{factor:g}"} | said | {"error": error} | provenance())
+    if write:
+        records.write("half_precision")
 
 
 def computed_in(half: str, model: GNN, params: Params, graph: Graph, space: Any) -> Observation:
@@ -80,6 +86,8 @@ def words(seen: Observation, graph: Graph, space: Any, seconds: float) -> Iterat
     yield "nothing" if not listed else "first" if listed[0] == truth else "listed" if truth in listed else "another"
     if found.certificate is not None and found.certificate.status == "unique":
         yield "unique"
+        if truth not in listed:
+            yield "wrong"
 
 
 if __name__ == "__main__":
