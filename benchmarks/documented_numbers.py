@@ -1,8 +1,7 @@
 """The numbers of README and docs, measured again by one command: ``python -m benchmarks.documented_numbers``.
 
-Not among them: noise beside nodes and blocks (docs/noise.md), the model made in PyTorch Geometric
-(``studies/pyg_inversion.py``, which needs it installed), and the constants of the recommender
-(``studies/fedgnn_choice.py``, ``studies/factor_choice.py``).
+Not among them: the model made in PyTorch Geometric (``studies/pyg_inversion.py``, which needs it installed), and the
+constants of the recommender (``studies/fedgnn_choice.py``, ``studies/factor_choice.py``).
 """
 
 from __future__ import annotations
@@ -102,6 +101,9 @@ JOBS = (
         "docs/results/defenses.md",
         ("-m", "benchmarks.studies.noise_threshold", *_NOISE),
     ),
+    Job("noise-spans", "docs/noise.md", ("-m", "benchmarks.studies.noise_spans", "--write")),
+    Job("half-precision", "docs/noise.md", ("-m", "benchmarks.studies.half_precision", "--write")),
+    Job("encryption", "docs/recommender.md", ("-m", "benchmarks.speed.encryption_cost", "--write")),
     Job("sums", "docs/defenses.md", ("-m", "benchmarks.studies.secure_aggregation", "--write")),
     Job("recursion", "docs/graphdlg.md", ("-m", "benchmarks.speed.recursion_speed", "--graphs", "20", "--write")),
     Job("fedgnn", "docs/results/recommender.md", _whole("fedgnn")),

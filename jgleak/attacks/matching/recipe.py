@@ -156,12 +156,12 @@ class Recipe:
             number = getattr(self, field)
             if not isinstance(number, Real) or not math.isfinite(number):
                 raise ValueError(f"{field}: expected a finite number, got {number!r}")
-        for field in FUNCTIONS:
+        for field in _FUNCTIONS:
             if not callable(getattr(self, field)):
                 raise TypeError(f"{field}: expected a function, got {getattr(self, field)!r:.60}")
 
 
-FUNCTIONS = ("start", "relax", "objective", "penalty", "project", "optimiser", "rounding", "learn")
+_FUNCTIONS = ("start", "relax", "objective", "penalty", "project", "optimiser", "rounding", "learn")
 """The fields of a recipe that it cannot do without."""
 
 
