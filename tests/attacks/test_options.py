@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from jgleak.attacks.census.settings import DEFAULTS
-from jgleak.attacks.options import LISTED, from_zero, with_options
+from jgleak.attacks.options import LISTED, choice, from_zero, with_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +27,19 @@ def test_nested_fields_go_by_their_own_names() -> None:
     found = with_options(Outer(), {"tolerance": "2e-3", "sizes": "4,8", "weight": "0"})
     assert found == Outer(Inner(2e-3, 3), (4, 8), 0.0)
     assert with_options(Outer(), {}) == Outer()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Worded:
+    way: str = choice(("plain", "other"))
+    title: str
+
+
+def test_a_word_is_one_of_its_choices_where_there_are_some() -> None:
+    found = with_options(Worded(way="plain", title=""), {"way": "other", "title": "anything"})
+    assert found == Worded(way="other", title="anything")
+    with pytest.raises(ValueError, match="option 'way': unknown 'another'; choose one of plain, other"):
+        with_options(found, {"way": "another"})
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,24 @@ def test_the_filter_is_least_squares_where_nothing_is_noisy_and_the_prior_where_
     assert np.abs(found.rows(1e30) - prior).max() < 1e-3
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_the_misfit_is_the_distance_of_the_kernels_gradients(depth: int) -> None:
+    """What least squares cannot reach included: features that miss the gradients by far, in one layer and in all."""
+    rng, act = np.random.default_rng(depth), "tanh"
+    mixing, x = mixing_of(GCN, pendant_paths()), rng.normal(size=(8, 9))
+    layers, output = made(rng, mixing, x, act, depth)
+    off = rng.normal(size=np.shape(layers[0].gradients["kernel"])) * np.abs(layers[0].gradients["kernel"]).max()
+    layers[0] = layers[0]._replace(gradients={"kernel": layers[0].gradients["kernel"] + off})
+    rows = gcn_inversion._upstream(layers, output, mixing, x, act)
+    fit = gcn_inversion._fit(layers[0], rows[0][1], mixing, np.zeros_like(x))
+    assert fit.missed > 0.1
+    shares = []
+    for layer, (states, gradient) in zip(layers, rows, strict=True):
+        told = layer.gradients["kernel"][0]
+        shares.append(np.sum((states.T @ (mixing.T @ gradient[0]) - told) ** 2) / np.sum(told**2))
+    assert gcn_inversion._misfit(layers, rows, mixing, fit) == pytest.approx(np.sqrt(np.mean(shares)), rel=1e-6)
+
+
 @pytest.mark.parametrize(("blocks", "noise"), [(1, 0.0), (1, 0.05), (3, 0.05)])
 def test_the_filter_is_wieners(blocks: int, noise: float) -> None:
     """Row by row along the design's own directions, with what least squares leaves as the noise (its docstring)."""

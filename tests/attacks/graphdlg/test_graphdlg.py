@@ -12,7 +12,7 @@ import pytest
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.closed_form.recursion import recover
-from jgleak.attacks.graphdlg import graphdlg
+from jgleak.attacks.graphdlg import graphdlg, refined
 from jgleak.attacks.graphdlg.graphdlg import GRAPHDLG, GRAPHDLG_NO_ADAPTER
 from jgleak.attacks.graphdlg.mixtures import mixtures
 from jgleak.attacks.graphdlg.refined import GRAPHDLG_REFINED, RECIPE, Learn, Start
@@ -80,6 +80,17 @@ def test_a_batch_gets_one_structure_in_every_size(lab: Any) -> None:
     assert [g.n for g in one_number.graphs] == [7, 7, 7]
     wrong = Knowledge(lab.space, sizes=(7, 4), auxiliary=public(lab))
     assert "sizes of 2 graph(s) are given and 3 are behind the update" in str(GRAPHDLG.refusal(observation, wrong))
+
+
+def test_the_habits_have_room_for_the_largest_client(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, asked = lab.model(**FIELDS), list[int]()
+    observations = [lab.observe(model, lab.random(n, n), loss="ce") for n in (4, 20, 11)]
+    knowledges = [Knowledge(lab.space, n=n, auxiliary=public(lab)) for n in (4, 20, 11)]
+    monkeypatch.setattr(refined, "learnt", lambda *_: None)
+    monkeypatch.setattr(refined, "position_frequencies", lambda graphs, space, slots, habit: asked.append(slots))
+    Learn()(observations, knowledges, None)
+    Learn()(observations[:1], knowledges[:1], None)
+    assert asked == [24, 8]
 
 
 @pytest.mark.long

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -53,6 +55,14 @@ def test_what_states_and_weights_add_up_to_is_that_of_the_graphs(lab: Any, pooli
     if upstream.total is not None:
         back = sum(back for _, back in parts)
         np.testing.assert_allclose(upstream.total @ upstream.rows, back, atol=1e-4 * float(np.linalg.norm(back)))
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_directions_are_told_by_their_share_of_the_largest(lab: Any, size: float) -> None:
+    """As many for an update of any size: one a graph, as a softmax over two classes has one direction."""
+    observation = seen(lab, **POOLED)
+    scaled = dataclasses.replace(observation, update=jax.tree.map(lambda leaf: size * leaf, observation.update))
+    assert len(Upstream.of(scaled).rows) == len(Upstream.of(observation).rows) == 2
 
 
 def test_gradients_of_a_softmax_add_up_to_zero(lab: Any) -> None:
