@@ -98,8 +98,8 @@ DERIVED: Mapping[str, Callable[[Record], Any]] = {
 
 
 def field(one: Record, path: str) -> Any:
-    """A field by names between dots, or one of ``DERIVED``; ``KeyError`` where there is none."""
-    if path in DERIVED:
+    """A field by names between dots, or one of ``DERIVED`` that the record lacks; ``KeyError`` where there is none."""
+    if path in DERIVED and path not in one:
         return DERIVED[path](one)
     value: Any = one
     for name in path.split("."):
