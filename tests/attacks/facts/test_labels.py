@@ -15,6 +15,7 @@ from jgleak.attacks.facts.head import squared_target
 from jgleak.attacks.facts.registry import facts
 from jgleak.defenses import parse
 from jgleak.federated import LocalTraining, Observation, fedsgd
+from jgleak.federated.client import node_gradients, target_gradient
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, NodeMLP, NodeScores, Pooled, Readout
 from jgleak.graph import Graph
 
@@ -173,3 +174,16 @@ def test_states_that_gelu_made_hide_classes_of_nodes(lab: Any) -> None:
             assert set(found.found["classes"].value) <= {0, 1, 3}
         else:
             assert "GELU" in found.silent["classes"]
+
+
+def test_a_gradient_of_one_nodes_loss_has_one_label(lab: Any) -> None:
+    """Where it is sent alone and where one of every node is, no signs of several labels add up."""
+    model = GNN(lab.bare.width, (Layer(GCNConv(16)), Layer(GCNConv(3, bias=True))), NodeScores(3))
+    graph = dataclasses.replace(lab.random(6, 1), y=np.array([0, 1, 2, 0, 1, 2]))
+    params = lab.params(model)
+    for seen in (
+        node_gradients(model, params, graph, lab.bare, loss="ce"),
+        target_gradient(model, params, [graph], lab.bare, loss="ce"),
+    ):
+        assert silent(lab, seen, "classes") == "there is one label; see 'label'"
+    assert "classes" in facts(fedsgd(model, params, [graph], lab.bare, loss="ce"), lab.bare).found
