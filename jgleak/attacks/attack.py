@@ -59,8 +59,11 @@ class Reconstruction:
     def __post_init__(self) -> None:
         if not isinstance(self.graphs, tuple) or not all(isinstance(graph, Graph) for graph in self.graphs):
             raise ValueError(f"graphs: expected a tuple of Graph, best first, got {self.graphs!r:.60}")
-        if not isinstance(self.gradient_distance, Real | None):
-            raise ValueError(f"gradient_distance: expected a number or None, got {self.gradient_distance!r:.60}")
+        distance = self.gradient_distance
+        if isinstance(distance, jax.Array | np.ndarray) and distance.ndim == 0:  # as JAX computes it
+            object.__setattr__(self, "gradient_distance", float(distance))
+        elif not isinstance(distance, Real | None):
+            raise ValueError(f"gradient_distance: expected a number or None, got {distance!r:.60}")
         if not isinstance(self.stop, str):
             raise ValueError(f"stop: expected a word, such as 'done', got {self.stop!r:.60}")
 

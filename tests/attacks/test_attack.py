@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -262,6 +263,15 @@ def test_what_is_no_answer_is_refused_by_the_attack_s_name(returned: Any, said: 
 def test_a_reconstruction_holds_what_it_says(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Reconstruction(**{"graphs": (), "gradient_distance": np.float32(0.1), "stop": "done", **fields})
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_distance_that_jax_computed_is_a_number() -> None:
+    one: Any = jnp.float32(0.5)
+    row: Any = jnp.ones(1)
+    assert type(Reconstruction((), one, "done").gradient_distance) is float
+    with pytest.raises(ValueError, match="gradient_distance: expected a number"):
+        Reconstruction((), row, "done")
 
 
 @pytest.mark.usefixtures("unchecked")
