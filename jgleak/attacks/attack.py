@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -60,7 +61,8 @@ class Reconstruction:
         if not isinstance(self.graphs, tuple) or not all(isinstance(graph, Graph) for graph in self.graphs):
             raise ValueError(f"graphs: expected a tuple of Graph, best first, got {self.graphs!r:.60}")
         distance = self.gradient_distance
-        if isinstance(distance, jax.Array | np.ndarray) and distance.ndim == 0:  # as JAX computes it
+        array = isinstance(distance, jax.Array | np.ndarray)
+        if array and distance.ndim == 0 and jnp.issubdtype(distance.dtype, jnp.floating):  # as JAX computes it
             object.__setattr__(self, "gradient_distance", float(distance))
         elif not isinstance(distance, Real | None):
             raise ValueError(f"gradient_distance: expected a number or None, got {distance!r:.60}")
@@ -218,11 +220,10 @@ class Attack:
 
     def __post_init__(self) -> None:
         for field, words, known in (("protocols", self.protocols, PROTOCOLS), ("needs", self.needs, NEEDS)):
-            wrong = [word for word in words if word not in known]
-            if isinstance(words, str) or wrong:
+            if not isinstance(words, tuple) or not set(words) <= set(known):
                 raise ValueError(f"{field} of {self.name!r}: expected a tuple of {', '.join(known)}, got {words!r}")
-        for field in ("run", "unsupported", "with_options"):
-            if not callable(getattr(self, field)):
+        for field in ("run", "unsupported", "with_options", "many"):
+            if not callable(getattr(self, field)) and (field, self.many) != ("many", None):
                 raise TypeError(f"{field} of {self.name!r}: expected a function, got {getattr(self, field)!r:.60}")
 
     def refusal(self, observation: Observation, knowledge: Knowledge) -> str | None:

@@ -18,9 +18,13 @@ def get_attack(name: str) -> Attack:
 
     Raises:
       KeyError: there is none; the message names the closest one and lists all.
+      ValueError: an installed package has it, and it cannot be had from there.
     """
     if name in ATTACKS:
-        return ATTACKS[name]
+        try:
+            return ATTACKS[name]
+        except ValueError as error:
+            raise ValueError(f"attack: {error}") from error
     close = difflib.get_close_matches(name.lower(), ATTACKS, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise KeyError(f"attack: unknown {name!r}; {hint}choose one of {', '.join(sorted(ATTACKS))}")

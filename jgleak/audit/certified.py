@@ -203,7 +203,8 @@ def verify(path: Path) -> Report:
     furthest = max(distances, default=0.0)
     fit = Fit.of(observation, observation.noise if certificate is None else certificate.noise)
     most = fit.most
-    lines = [f"graphs listed: {len(graphs)}, different: {len(forms)}, largest gradient distance: {furthest:.1e}"]
+    details = f", different: {len(forms)}, largest gradient distance: {furthest:.1e}" if graphs else ""
+    lines = [f"graphs listed: {len(graphs)}{details}"]
     wrong = {
         "no graph is listed": not graphs,
         "it assumes noise that alone explains the update": not fit.informative,

@@ -101,7 +101,7 @@ def _looked_up(sound: Mapping[str, Any]) -> Iterator[str]:
     if "attack" in sound:
         try:
             attack = get_attack(sound["attack"])
-        except KeyError as error:
+        except (KeyError, ValueError) as error:
             yield f".{error.args[0]}"
         else:
             yield from _option_faults(attack.with_options, dict(sound.get("options", {})))

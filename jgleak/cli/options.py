@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from jgleak.names import installed
 from jgleak.names.attacks import ATTACKS
 from jgleak.names.datasets import RATING_SETS, TASKS
 from jgleak.names.deployed import DEPLOYED
@@ -25,9 +26,15 @@ def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
-attacks, datasets, ratings, deployed = (complete(names) for names in (ATTACKS, TASKS, RATING_SETS, DEPLOYED))
+datasets, ratings, deployed = (complete(names) for names in (TASKS, RATING_SETS, DEPLOYED))
 convolutions, readouts, activations, jumps = (complete(n) for n in (CONVOLUTIONS, READOUTS, ACTIVATIONS, JUMPS))
 norms, residuals = (complete(("none", *names)) for names in (NORMS, RESIDUALS))
+
+
+def attacks(incomplete: str) -> list[str]:
+    """Shell completion of attacks, those of installed packages included."""
+    return complete({**ATTACKS, **installed.installed(installed.ATTACKS)})(incomplete)
+
 
 DATASET_FILES = data(help="Where the data set's files are.")
 LOCAL_STEPS = client(help="Steps of gradient descent on a client between two rounds (fedavg).")

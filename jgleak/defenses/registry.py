@@ -23,7 +23,8 @@ def parse(text: str) -> Defense:
     variance each. An empty text is no defence.
 
     Raises:
-      ValueError: an unknown name, a missing or surplus strength, or one that the defence cannot take.
+      ValueError: an unknown name, one that cannot be had from the installed package that has it, a missing or surplus
+        strength, or one that the defence cannot take.
     """
     steps: list[Step] = []
     for part in re.split(r"(?<![0-9][eE])\+", text) if text.strip() else ():
@@ -35,7 +36,10 @@ def parse(text: str) -> Defense:
         if name not in KINDS:
             hint = did_you_mean(name, (*KINDS, HYBRID))
             raise ValueError(f"defense: unknown {name!r}; {hint}choose from {', '.join((*KINDS, HYBRID))}")
-        kind = KINDS[name]
+        try:
+            kind = KINDS[name]
+        except ValueError as error:
+            raise ValueError(f"defense: {error}") from error
         if kind.plain and colon:
             raise ValueError(f"defense: {name!r} has no strength; write {name}")
         steps.append(Step(kind) if kind.plain else Step(kind, _strength(name, number)))

@@ -158,7 +158,7 @@ def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, 
     if not model.node_level:
         raise ValueError("model: it labels graphs, so a node has no loss; take a 'node_scores' readout or fedsgd")
     batch = GraphBatch.from_graphs([graph], space, slots=model.readout.slots)
-    shares = np.eye(batch.node_mask.shape[1])
+    shares = np.eye(batch.node_mask.shape[1], dtype=np.float32)
     each = [_one_node(model, params, batch, share, loss=loss) for share in shares[:count]]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 

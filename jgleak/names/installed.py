@@ -21,15 +21,18 @@ def load(group: str, name: str, kind: type[T]) -> T:
 
     Raises:
       KeyError: no package has that name.
-      ValueError: it cannot be imported, is of another class, or has another name; the message says where it lives.
+      ValueError: two packages have that name, or it cannot be imported, is of another class, or calls itself another
+        name; the message says where it lives.
     """
-    home = installed(group).get(name)
-    if home is None:
+    homes = sorted({point.value for point in entry_points(group=group, name=name)})
+    if not homes:
         raise KeyError(name)
-    whose = f"{name!r} is {home} in an installed package (entry point of {group!r})"
+    whose = f"{name!r} is {' and '.join(homes)} in installed packages (entry point of {group!r})"
+    if len(homes) > 1:
+        raise ValueError(f"{whose}; uninstall all but one")
     try:
-        entry = EntryPoint(name, home, group).load()
-    except Exception as error:  # somebody else's module: anything may be wrong with it
+        entry = EntryPoint(name, homes[0], group).load()
+    except (Exception, SystemExit) as error:  # somebody else's module: anything may be wrong with it
         raise ValueError(f"{whose}, which cannot be imported: {type(error).__name__}: {error}") from error
     if not isinstance(entry, kind):
         raise ValueError(f"{whose}, of type {type(entry).__name__}; let the entry point name {_a(kind)}")

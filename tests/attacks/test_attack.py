@@ -269,9 +269,12 @@ def test_a_reconstruction_holds_what_it_says(fields: dict[str, Any], said: str) 
 def test_a_distance_that_jax_computed_is_a_number() -> None:
     one: Any = jnp.float32(0.5)
     row: Any = jnp.ones(1)
+    other: Any = np.array("a")
     assert type(Reconstruction((), one, "done").gradient_distance) is float
     with pytest.raises(ValueError, match="gradient_distance: expected a number"):
         Reconstruction((), row, "done")
+    with pytest.raises(ValueError, match="gradient_distance: expected a number"):
+        Reconstruction((), other, "done")
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -281,6 +284,8 @@ def test_a_distance_that_jax_computed_is_a_number() -> None:
         ({"needs": ("edges",)}, "needs of 'own': expected a tuple of n, adjacency, .*, got .'edges',."),
         ({"needs": "n"}, "needs of 'own': expected a tuple of n, adjacency, .*, got 'n'"),
         ({"protocols": ("sgd",)}, "protocols of 'own': expected a tuple of fedsgd, .*, got .'sgd',."),
+        ({"needs": None}, "needs of 'own': expected a tuple of n, adjacency, .*, got None"),
+        ({"many": 3}, "many of 'own': expected a function, got 3"),
         ({"run": None}, "run of 'own': expected a function, got None"),
         ({"unsupported": "no"}, "unsupported of 'own': expected a function, got 'no'"),
         ({"with_options": {}}, "with_options of 'own': expected a function, got {}"),

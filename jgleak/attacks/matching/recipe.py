@@ -156,13 +156,16 @@ class Recipe:
             number = getattr(self, field)
             if not isinstance(number, Real) or not math.isfinite(number):
                 raise ValueError(f"{field}: expected a finite number, got {number!r}")
-        for field in _FUNCTIONS:
+        for field in (*_FUNCTIONS, *(name for name in _WITHOUT if getattr(self, name) is not None)):
             if not callable(getattr(self, field)):
                 raise TypeError(f"{field}: expected a function, got {getattr(self, field)!r:.60}")
 
 
 _FUNCTIONS = ("start", "relax", "objective", "penalty", "project", "optimiser", "rounding", "learn")
-"""The fields of a recipe that it cannot do without."""
+"""The fields of a recipe that hold functions, without which it cannot do."""
+
+_WITHOUT = ("combine", "finish", "dummy")
+"""Those that may be None."""
 
 
 def on_device(recipe: Recipe) -> Recipe:

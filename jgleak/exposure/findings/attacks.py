@@ -43,7 +43,10 @@ def attacks(deployment: Deployment) -> Iterator[Finding]:
 
 
 def _standing(neighbours: Neighbours, name: str) -> Standing:
-    attack = ATTACKS[name]
+    try:
+        attack = ATTACKS[name]
+    except ValueError as error:  # an installed package's
+        return Standing(str(error), (), ())
     refusal = neighbours.deployment.refusal(attack)
     turning = neighbours.stopping(attack) if refusal is None else neighbours.opening(attack)
     return Standing(refusal, attack.needs, tuple(change.name for change in turning))

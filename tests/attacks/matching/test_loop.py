@@ -269,6 +269,7 @@ def test_lanes_are_a_power_of_two_that_the_cores_can_run(
         ({"target": "small"}, "target: expected a finite number, got 'small'"),
         ({"optimiser": "adam"}, "optimiser: expected a function, got 'adam'"),
         ({"penalty": None}, "penalty: expected a function, got None"),
+        ({"combine": 3}, "combine: expected a function, got 3"),
     ],
 )
 def test_a_recipe_is_checked_when_it_is_made(fields: dict[str, Any], said: str) -> None:
