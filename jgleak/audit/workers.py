@@ -85,7 +85,7 @@ class Processes:
             raise ChildProcessError(DIED) from end
         finally:
             self._idle.put(process)
-        value, error = pickle.loads(answer)
+        value, error = pickle.loads(answer)  # of a process that this one began, through their own pipe
         if error is not None:
             raise error
         return value
@@ -202,7 +202,7 @@ def _work(calls: Connection, cores: list[int], compiled: str, module: str) -> No
         except EOFError:
             return
         try:
-            task, call = pickle.loads(given)
+            task, call = pickle.loads(given)  # of the process that began this one
             answer = pickle.dumps((task(*call), None))
         except BaseException as error:
             answer = _carried(error)

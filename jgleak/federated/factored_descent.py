@@ -65,4 +65,4 @@ def _together(leaf: Any) -> Any:
     if not _is_outer(leaf):
         return leaf.sum(axis=0)
     rows, slopes = leaf.rows, leaf.slopes[:, 0]
-    return Outer(rows.reshape(-1, rows.shape[-1]), slopes.reshape(-1, slopes.shape[-1])[None])  # type: ignore[arg-type]
+    return Outer(rows.reshape(-1, rows.shape[-1]), slopes.reshape(-1, slopes.shape[-1])[None])

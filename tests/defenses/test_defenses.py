@@ -168,6 +168,7 @@ def test_an_update_at_the_bound_may_have_been_larger(kind: str) -> None:
     update, idle = {"a": np.array([3.0, 4.0], np.float32)}, KINDS[kind].idle
     reached = 4.0 if kind == "clip-inf" else 5.0
     assert idle is not None and not idle(reached, update, 0.0) and idle(1.001 * reached, update, 0.0)
+    assert idle(1.001 * reached, update | {"without entries": np.zeros((0, 3), np.float32)}, 0.0)
 
 
 def test_noise_leaves_room_below_a_bound() -> None:

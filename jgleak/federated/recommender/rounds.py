@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -251,11 +251,12 @@ def _epoch(
             received.append((client, update, jnp.where(chosen >= 0, count, 0.0)))
         mixed: Any = aggregate(params, received, how.mean)
         change: Any
-        change, memory = optimiser.update(mixed, memory, params)  # type: ignore[arg-type]  # a NamedTuple is a pytree
+        change, memory = optimiser.update(mixed, memory, params)
         share = jnp.full(params.users.shape[1], rates.graph_share).at[model.width :].set(rates.bias_share)
         network = jax.tree.map(lambda leaf: leaf * rates.graph_share, change.network)
         change = Parameters(network, change.users * share, change.items * share)
-        return (cast(Parameters, optax.apply_updates(params, change)), memory), None  # type: ignore[arg-type]
+        moved: Any = optax.apply_updates(params, change)
+        return (moved, memory), None
 
     return jax.lax.scan(step, start, (dealt, keys))[0]
 

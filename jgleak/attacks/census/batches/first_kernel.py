@@ -171,7 +171,7 @@ def _at_first_map(
         def logits(first: Params) -> Array:
             weights = put(params, path, first)
             found = model.apply({"params": weights}, row[None], state[None], method="node_hidden")
-            return found[1][0]  # type: ignore[index]  # `apply` is typed as a module's single output
+            return found[1][0]
 
         values, back = jax.vjp(logits, at(params, path))
         slopes = jax.vmap(lambda unit: back(unit)[0])(jnp.eye(values.size))
