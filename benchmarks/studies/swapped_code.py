@@ -30,7 +30,10 @@ def swap(path: Path, source: str) -> None:
     Raises:
       NotSwapped: it changes what runs on import, or closures.
     """
-    old, new = (compile(text, str(path), "exec") for text in (path.read_text(encoding="utf-8"), source))
+    was = path.read_text(encoding="utf-8")
+    if source == was:
+        return
+    old, new = (compile(text, str(path), "exec") for text in (was, source))
     functions = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
     made: dict[str, list[FunctionType]] = {}
     for one in functions:

@@ -71,8 +71,8 @@ def test_what_runs_on_import_is_not_swapped(module: tuple[Path, ModuleType], old
 
 @pytest.mark.long
 def test_tests_run_in_forks_one_change_after_another(tmp_path: Path) -> None:
-    """A change that is noticed, one that nobody notices, one that never ends, one that ends the process, one of what
-    runs on import; and a module that computes when it is read, and takes its folder's fixture."""
+    """No change; one that is noticed, one that nobody notices, one that never ends, one that ends the process, one of
+    what runs on import; and a module that computes when it is read, and takes its folder's fixture."""
     (tmp_path / "thing.py").write_text(
         "LIMIT = 2\ndef size(a):\n    while a > 9:\n        a = a - 1\n    return a * 1\n"
     )
@@ -95,6 +95,7 @@ def test_tests_run_in_forks_one_change_after_another(tmp_path: Path) -> None:
     try:
         assert warm.tests == {f"{one}::test_small", f"{one}::test_large", late}
         for old, new, tests, fate, failed in (
+            ("a", "a", [one], "survived", ()),
             ("a * 1", "a * 2", [one], "killed", (f"{one}::test_small",)),
             ("a > 9", "a > 8", [f"{one}::test_small"], "survived", ()),
             ("a > 9", "a > 8", [f"{one}::test_small", one], "killed", (f"{one}::test_large",)),
