@@ -9,6 +9,10 @@ from jaxtyping import Float, PyTree
 DIGITS = {"float16": 11, "bfloat16": 8}
 """Binary digits of the types of 16 bits."""
 
+TINY = {"float16": 2.0**-24 / 12.0**0.5, "bfloat16": 0.0}
+"""Deviation of the rounding of numbers too small for all digits, whose spacing is 2^-24 in float16. Those of bfloat16
+are too small to matter."""
+
 SINGLE = 24
 """Those of 32 bits, and here of everything longer."""
 
@@ -43,10 +47,32 @@ def rounding(tree: PyTree, digits: int) -> float:
     return max(one(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree))
 
 
+def relative(digits: int) -> float:
+    """Root mean square error of rounding to so many binary digits, at most, relative to what is rounded."""
+    return 2.0**-digits / 3.0**0.5
+
+
+def rounded_to(name: str) -> float:
+    """``rounding`` of an ``Observation`` whose client computed in 32 bits and rounded its gradient to a type of 16.
+
+    Raises:
+      ValueError: another type.
+    """
+    if name not in DIGITS:
+        raise ValueError(f"rounded_to: expected one of {', '.join(DIGITS)}, got {name!r}")
+    return relative(DIGITS[name])
+
+
+def smallest_noise(rounding: float) -> float:
+    """Deviation that rounding leaves of the smallest numbers, from its relative error; 0 of an unknown type."""
+    return next((TINY[name] for name, digits in DIGITS.items() if relative(digits) == rounding), 0.0)
+
+
 def computed_noise(update: PyTree) -> float | None:
     """Deviation of the noise in an update of a client that computes in 16 bits, which its numbers show.
 
-    The noise is relative to each entry, and this is one number for all of them, in the tensor where it is largest.
+    Sums that nearly cancel are off by far more than their own rounding, so that this is one number for all entries, of
+    the tensor where the rounding is largest (``rounded_to``: of a client that computes in more).
     None: they have more bits, or are all zero.
     """
     digits = digits_of(update)

@@ -51,16 +51,19 @@ class Fit:
 
     Without noise, those that rounding explains (``MATCH``). With noise of known deviation, ``|g - g*|^2`` is the
     noise's variance times a chi-square number of as many degrees of freedom as the update has entries, and a graph is
-    accepted below its quantile (``noise.RATE``). Of two graphs that are both accepted the distances still say more: the
+    accepted below its quantile (``noise.RATE``). Where the client rounded what it sent, the most that this may change
+    is added. Of two graphs that are both accepted the distances still say more: the
     true one is farther away than a given other by ``c^2`` deviations (squared) at a rate below ``P(normal > c)``.
 
     Attributes:
       deviation: of an entry's noise and rounding, relative to the update's length; None without noise.
       entries: number of entries that were sent, at least 1.
+      rounded: the most that a client's rounding of what it sent changes, relative to the update's length.
     """
 
     deviation: float | None
     entries: int
+    rounded: float = 0.0
 
     @staticmethod
     def of(observation: Observation, noise: float | None) -> Fit:
@@ -71,12 +74,12 @@ class Fit:
         entries = max(entries, 1)
         size = math.sqrt(sum(float(leaf @ leaf) for leaf in leaves))
         relative = None if noise is None else math.hypot(noise / max(size, 1e-30), ROUNDING / math.sqrt(entries))
-        return Fit(relative, entries)
+        return Fit(relative, entries, math.sqrt(3.0) * (observation.rounding or 0.0))
 
     @property
     def most(self) -> float:
         """Largest relative gradient distance of a graph that is accepted."""
-        return MATCH if self.deviation is None else self.deviation * largest(self.entries)
+        return MATCH if self.deviation is None else self.deviation * largest(self.entries) + self.rounded
 
     @property
     def informative(self) -> bool:
@@ -93,7 +96,8 @@ class Fit:
         if self.deviation is None or not square.size:
             return np.zeros(square.size)
         farther = np.sqrt(square - square.min()) - 2.0 * AGREE
-        return np.maximum(farther / self.deviation, 0.0) ** 2 / 2.0
+        along = np.hypot(self.deviation, self.rounded)  # no direction has more of the rounding than there is
+        return np.maximum(farther / along, 0.0) ** 2 / 2.0
 
     def likely(self, distances: Sequence[float]) -> Bool[np.ndarray, " K"]:
         """The graphs among which the true one is, if it is there at all: none of the others' distances speaks against

@@ -6,6 +6,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtri, ndtri
 
+from jgleak.federated.observation import Observation
+from jgleak.precision import TINY, smallest_noise
+
 RATE = 1e-5
 """How often one test rejects what is true. A graph of 40 nodes meets some hundreds of tests, so that about one in 300
 such graphs is lost to all of them together. Certificates state it and ``jgleak verify`` tests by it, which sees no
@@ -29,6 +32,32 @@ def tail(count: int) -> float:
     Laplace noise of deviation 1 has ``P(|x| > t) = exp(-sqrt(2) t)``, the heavier tail of the two at such rates.
     """
     return float(np.log(max(count, 1) / RATE) / np.sqrt(2.0))
+
+
+def deviation(observation: Observation, noise: float, tensor: Float[np.ndarray, "*shape"]) -> float:
+    """Deviation of an entry's noise in one of the update's tensors: of what was added to every entry, and of what the
+    client rounded off.
+
+    Rounding is relative to each entry. One number stands for a whole tensor: that of the row or the column whose
+    entries are largest (of a vector, of its largest entry), so that bounds for noise of equal size hold.
+    """
+    if observation.rounding is None or not tensor.size:
+        return noise
+    squares = np.square(np.asarray(tensor, np.float64))
+    loudest = max(np.max(squares.mean(axis=axis)) for axis in (0, 1)) if squares.ndim > 1 else np.max(squares)
+    return float(np.hypot(noise, observation.rounding * np.sqrt(loudest)))
+
+
+def added(observation: Observation, noise: float | None) -> bool:
+    """Noise was added, which moves zeros too; rounding leaves them."""
+    return noise is not None and (observation.rounding is None or noise > smallest_noise(observation.rounding))
+
+
+def described(noise: float | None, rounding: float | None) -> str:
+    """Noise of this deviation and rounding of this relative error in words, without a rounding's own smallest noise."""
+    rounded = f"rounding of {rounding:.1e} of each entry" if rounding else ""
+    added = "" if rounded and (noise or 0.0) <= max(TINY.values()) else f"noise of deviation {noise:.1e}"
+    return " and ".join(filter(None, (added, rounded)))
 
 
 def edge(noise: float, shape: tuple[int, ...]) -> float:

@@ -24,7 +24,7 @@ from jgleak.reading import read_json, shortened, typed_fields
 
 FORMAT = "jgleak reconstruction 1"
 
-SAID = {"loss": "str", "batch_size": "int", "scaled": "bool", "pruned": "bool"}
+SAID = {"loss": "str", "batch_size": "int", "scaled": "bool", "pruned": "bool", "rounding": "float"}
 """Fields of the observation that a user may correct, and their types."""
 
 NOTHING_ELSE: Mapping[str, Any] = {}
@@ -223,7 +223,7 @@ def _claims(certificate: Certificate | None) -> list[str]:
     """A certificate in words."""
     if certificate is None:
         return ["no certificate: nothing is claimed about other graphs"]
-    noisy = "" if certificate.noise is None else f", noise of deviation {certificate.noise:.1e}"
+    noisy = "" if not certificate.noise else f", noise of deviation {certificate.noise:.1e}"
     return [
         f"certificate {certificate.status} of {certificate.size}, up to {certificate.n_max} nodes{noisy}",
         *(f"  if {condition}" for condition in certificate.conditions),

@@ -63,6 +63,10 @@ def invert(
     pruned: Annotated[
         bool, option.client("--pruned", help="The client left small entries out, where the file does not state it.")
     ] = False,
+    rounded_to: Annotated[
+        str | None,
+        option.client(help="The type (float16, bfloat16) to which the client rounded what it computed in 32 bits."),
+    ] = None,
     n: Annotated[
         str | None,
         option.knowledge(help="Number of nodes, where it is known; of a batch, one for all or one each (9,7)."),
@@ -135,6 +139,7 @@ def invert(
                 "loss": loss,
                 "scaled": clipped or None,
                 "pruned": pruned or None,
+                "rounded_to": rounded_to,
                 "batch_size": _graphs(batch_size),
                 "noise": noise,
             },

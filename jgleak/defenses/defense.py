@@ -32,6 +32,7 @@ class Kind:
         entry (its root mean square in the tensor where that is largest); None where what it does is no such noise.
       bounds: from the strength and the sizes of the update's tensors to ``(L1, L2)`` bounds of the update's norms;
         None where it bounds nothing.
+      rounding: root mean square error of every entry relative to its size, beside ``deviation``.
       scales: it changes the update's length alone.
       drops: it sets the smallest entries of a tensor to zero.
       idle: from the strength, the update that left and the deviation of the noise that came after, whether the update
@@ -46,6 +47,7 @@ class Kind:
     fault: Callable[[float], str | None] = lambda strength: None if strength > 0 else "must be above 0"
     deviation: Callable[[float, PyTree], float] | None = None
     bounds: Callable[[float, tuple[int, ...]], tuple[float, float]] | None = None
+    rounding: float = 0.0
     scales: bool = False
     drops: bool = False
     idle: Callable[[float, PyTree, float], bool] | None = None
@@ -134,21 +136,37 @@ class Defense:
         return any(step.kind.disturb is not None for step in self.steps)
 
     def deviation(self, update: PyTree) -> float | None:
-        """Standard deviation of the noise on an entry of the update that left, as anyone who knows the defence sees it.
+        """Standard deviation of the noise on an entry of the update that left, as anyone who knows the defence sees it,
+        beside its rounding.
 
-        None where there is none, and where what happens is not noise around the true gradient's direction alone:
+        None where there is neither, and where what happens is not noise around the true gradient's direction alone:
         entries are pruned or cut (unless the update shows that the bound was never reached), only signs leave,
         activations are disturbed, or noise was clipped with it.
         """
-        noises = [0.0 if s.kind.deviation is None else s.kind.deviation(s.strength, update) for s in self.steps]
-        after = [float(np.linalg.norm(noises[i:])) for i in range(len(noises))]
-        for number, (step, later) in enumerate(zip(self.steps, after, strict=True)):
+        return float(np.linalg.norm(self._noises(update))) if self._around(update) else None
+
+    def rounding(self, update: PyTree) -> float | None:
+        """Root mean square error of every entry of the update that left, relative to its size, from rounding; None
+        where nothing rounds, and where ``deviation`` has none."""
+        found = float(np.linalg.norm([step.kind.rounding for step in self.steps]))
+        return found if found and self._around(update) else None
+
+    def _noises(self, update: PyTree) -> list[float]:
+        return [0.0 if s.kind.deviation is None else s.kind.deviation(s.strength, update) for s in self.steps]
+
+    def _around(self, update: PyTree) -> bool:
+        """What left is the gradient's direction with noise of known size, or rounding."""
+        loudest = max((float(np.max(np.abs(leaf), initial=0.0)) for leaf in jax.tree.leaves(update)), default=0.0)
+        pairs = zip(self._noises(update), self.steps, strict=True)
+        noises = [float(np.hypot(noise, step.kind.rounding * loudest)) for noise, step in pairs]
+        for number, step in enumerate(self.steps):
             if step.kind.deviation is not None:
                 continue
+            later = float(np.linalg.norm(noises[number:]))
             idle = step.kind.idle is not None and step.kind.idle(step.strength, update, later)
             if not idle and (not step.kind.scales or any(noises[:number])):
-                return None
-        return after[0] if any(noises) else None
+                return False
+        return any(noises)
 
     @property
     def distorting(self) -> tuple[Step, ...]:

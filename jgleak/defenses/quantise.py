@@ -12,7 +12,7 @@ from jaxtyping import Array, PyTree
 
 from jgleak.defenses.defense import Kind
 from jgleak.defenses.keyed import keyed
-from jgleak.precision import DIGITS, rounding
+from jgleak.precision import DIGITS, TINY, relative
 
 MOST = 16
 """Most bits of an entry."""
@@ -68,12 +68,14 @@ SIGN = Kind("sign", sign, plain=True)
 FLOAT16 = Kind(
     "float16",
     lambda _, key: _rounded(jnp.float16),
-    deviation=lambda _, update: rounding(update, DIGITS["float16"]),
+    deviation=lambda _, update: TINY["float16"],
+    rounding=relative(DIGITS["float16"]),
     plain=True,
 )
 BFLOAT16 = Kind(
     "bfloat16",
     lambda _, key: _rounded(jnp.bfloat16),
-    deviation=lambda _, update: rounding(update, DIGITS["bfloat16"]),
+    deviation=lambda _, update: TINY["bfloat16"],
+    rounding=relative(DIGITS["bfloat16"]),
     plain=True,
 )

@@ -82,7 +82,8 @@ def fedsgd(
     each = gradients(model, params, batch, loss=loss, defense=defense, key=inside)
     update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), each)
     sent = defended(model, defense, update, second)
-    marks = {"scaled": defense.scales, "pruned": defense.drops, "statistics": returned(model, params, batch, inside)}
+    marks = {"scaled": defense.scales, "pruned": defense.drops, "rounding": defense.rounding(sent)}
+    marks |= {"statistics": returned(model, params, batch, inside)}
     return Observation(model, params, sent, str(loss), batch_size=len(graphs), **marks)
 
 

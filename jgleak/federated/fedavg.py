@@ -68,7 +68,8 @@ def fedavg(
         )
     first = None if inside is None else jax.random.fold_in(inside, 0)
     update = defended(model, defense, jax.tree.map(np.asarray, mean), second)
-    marks = {"scaled": defense.scales, "pruned": defense.drops, "statistics": returned(model, params, batch, first)}
+    marks = {"scaled": defense.scales, "pruned": defense.drops, "rounding": defense.rounding(update)}
+    marks |= {"statistics": returned(model, params, batch, first)}
     return Observation(model, params, update, str(loss), len(graphs), "fedavg", local, **marks)
 
 

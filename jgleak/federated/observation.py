@@ -20,7 +20,7 @@ from jgleak.federated.two_logits import one_output
 from jgleak.gnn import GNN, Params, version_1
 from jgleak.gnn.serial import model_from_json, model_to_json
 from jgleak.gnn.tree import at
-from jgleak.precision import computed_noise
+from jgleak.precision import computed_noise, smallest_noise
 from jgleak.reading import check_file, parsed_json, typed_fields
 
 FORMAT = 3
@@ -60,6 +60,9 @@ class Observation:
         update: ``mean`` and ``variance`` of every such norm, under its place in ``params``. None: none came back.
       noise: standard deviation of independent noise on every entry that is known beside the update, as that of rounded
         weights whose difference it is. Attacks account for it unless ``Knowledge.noise`` states another. None: none.
+      rounding: root mean square error of every entry relative to its size, where the client rounded what it sent to a
+        shorter type and computed in a longer one; ``noise`` is that of the smallest numbers then, if it is None
+        (``jgleak.precision``). None: none.
 
     Raises:
       ValueError: the update does not fit the parameters (a gradient of another model), or is not finite; or batch
@@ -77,6 +80,7 @@ class Observation:
     pruned: bool = False
     statistics: Params | None = None
     noise: float | None = None
+    rounding: float | None = None
 
     def __post_init__(self) -> None:
         self.model.check()
@@ -98,6 +102,10 @@ class Observation:
                 raise ValueError(f"{mark}: must be true or false, got {getattr(self, mark)!r}")
         if self.noise is not None and not 0.0 <= self.noise < float("inf"):
             raise ValueError(f"noise: a standard deviation is finite and not negative, got {self.noise}; None for none")
+        if self.rounding is not None and not 0.0 < self.rounding < 1.0:
+            raise ValueError(f"rounding: a relative error is above 0 and below 1, got {self.rounding}; None for none")
+        if self.rounding is not None and self.noise is None:
+            object.__setattr__(self, "noise", smallest_noise(self.rounding))
         for what, tree in (("params", self.params), ("update", self.update)):
             _check_depth(what, tree, self.model)
         expected = self.model.shapes
@@ -231,6 +239,7 @@ def serialise(observation: Observation, space: FeatureSpace | None = None) -> by
         "scaled": observation.scaled,
         "pruned": observation.pruned,
         "noise": observation.noise,
+        "rounding": observation.rounding,
         "space": None if space is None else space.to_json(),
     }
     trees = {"params": observation.params, "update": observation.update, "statistics": observation.statistics or {}}
@@ -330,7 +339,7 @@ def _of_torch(path: Path) -> bool:
 
 
 HEADER = {"format": "int", "loss": "str", "batch_size": "int", "protocol": "str", "scaled": "bool", "pruned": "bool"}
-HEADER |= {"noise": "float | None"}
+HEADER |= {"noise": "float | None", "rounding": "float | None"}
 """What the header's plain fields hold."""
 
 
@@ -358,6 +367,7 @@ def _from_header(header: Any, tensors: Mapping[str, np.ndarray]) -> tuple[Observ
         scaled=fields.get("scaled", False),
         pruned=fields.get("pruned", False),
         noise=computed_noise(trees["update"]) if fields.get("noise") is None else fields["noise"],
+        rounding=fields.get("rounding"),
         statistics=trees["statistics"] or None,
     )
     if written < 3:

@@ -26,7 +26,7 @@ from jgleak.interop.forward import Forward, forward_pass, is_live, probed
 from jgleak.interop.layers import LOG_SOFTMAX, BatchNorm, Embeddings, Step
 from jgleak.interop.plan import plan
 from jgleak.interop.take import COUNTER, WeightSlot, slots, tree
-from jgleak.precision import computed_noise
+from jgleak.precision import computed_noise, rounded_to
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Client:
       pruned: it left the smallest entries out.
       noise: standard deviation of the noise on every entry, where it added some. Rounding of a client that computes in
         16 bits follows from the arrays' types, and is added.
+      rounded_to: the type (``float16``, ``bfloat16``) to which it rounded its gradient after it had computed in 32
+        bits, which leaves far less noise than computing in 16.
       local: how it trained. Gradients of several steps are given as their mean; ``from_weights`` needs it also for the
         rate of a single step.
     """
@@ -50,6 +52,7 @@ class Client:
     clipped: bool = False
     pruned: bool = False
     noise: float | None = None
+    rounded_to: str | None = None
     local: LocalTraining | None = None
 
 
@@ -142,9 +145,11 @@ def observed(
         update = jax.tree.map(lambda leaf: leaf / np.asarray(count, leaf.dtype), update)
         loss = dataclasses.replace(loss, over="all") if loss.masked else loss
     statistics = None if client.buffers is None else _statistics(places, weights, by_name(client.buffers), told)
-    sources = [one for one in (client.noise, computed_noise(update)) if one is not None]
+    rounding = None if client.rounded_to is None else rounded_to(client.rounded_to)
+    computed = computed_noise(update) if rounding is None else None
+    sources = [one for one in (client.noise, computed) if one is not None]
     noise = math.hypot(*sources) if sources else None
-    marks: dict[str, Any] = {"scaled": client.clipped, "pruned": client.pruned, "noise": noise}
+    marks: dict[str, Any] = {"scaled": client.clipped, "pruned": client.pruned, "noise": noise, "rounding": rounding}
     if client.local is not None and (client.local.steps > 1 or client.local.optimiser != "sgd"):
         marks |= {"protocol": "fedavg", "local": client.local}
     observation = Observation(model, params, update, str(loss), batch_size=batch_size, statistics=statistics, **marks)

@@ -150,8 +150,11 @@ def _check_dropout(model: Any) -> None:
 def _known(client: Client, defense: Defense, update: Any) -> Client:
     """A client description with the known defence added."""
     sources = [one for one in (client.noise, defense.deviation(update)) if one is not None]
-    clipped, pruned = client.clipped or defense.scales, client.pruned or defense.drops
-    return dataclasses.replace(client, clipped=clipped, pruned=pruned, noise=math.hypot(*sources) if sources else None)
+    marks: dict[str, Any] = {"clipped": client.clipped or defense.scales, "pruned": client.pruned or defense.drops}
+    rounders = sorted((step.kind.rounding, step.kind.name) for step in defense.steps if step.kind.rounding)
+    if defense.rounding(update) is not None:
+        marks["rounded_to"] = rounders[-1][1]
+    return dataclasses.replace(client, **marks, noise=math.hypot(*sources) if sources else None)
 
 
 def _check_counters(before: Arrays, after: Arrays, steps: int) -> None:

@@ -95,7 +95,35 @@ def test_half_precision_rounds_within_half_a_unit(name: str, digits: int) -> Non
     update = {"a": np.random.default_rng(0).normal(size=5000).astype(np.float32)}
     gap = np.asarray(applied(name, update)["a"]) - update["a"]
     assert np.all(np.abs(gap) <= 2.0**-digits * np.abs(update["a"])) and np.any(gap != 0)
-    assert parse(name).deviation(update) == pytest.approx(np.sqrt(np.mean(gap**2)), rel=0.05)
+    defense, size = parse(name), np.sqrt(np.mean(update["a"] ** 2))
+    measured, bound = np.sqrt(np.mean(gap**2)) / size, defense.rounding(update)
+    assert bound is not None and 0.5 * bound < measured < bound  # numbers just below a power of two have the bound's
+    np.testing.assert_allclose(np.abs(gap) / np.abs(update["a"]), 0.0, atol=np.sqrt(3) * bound)
+
+
+def test_numbers_too_small_for_all_digits_are_rounded_to_a_fixed_spacing() -> None:
+    """Of float16, below 2^-14; those of bfloat16 are as small as those of 32 bits."""
+    update = {"a": np.random.default_rng(0).uniform(-2e-5, 2e-5, 5000).astype(np.float32)}
+    for name, share in (("float16", 1.0), ("bfloat16", 0.0)):
+        gap = np.asarray(applied(name, update)["a"]) - update["a"]
+        noise, defense = np.sqrt(np.mean(gap**2)), parse(name)
+        floor, relative, size = defense.deviation(update), defense.rounding(update), np.sqrt(np.mean(update["a"] ** 2))
+        assert floor is not None and relative is not None
+        assert floor == pytest.approx(share * noise, rel=0.05) and noise <= np.hypot(floor, relative * size)
+
+
+def test_rounding_is_known_as_far_as_noise_is() -> None:
+    """Beside noise, and after a bound; not where entries are left out, or cut after they were rounded."""
+    half, noisy = parse("bfloat16").rounding(UPDATE), parse("gaussian:0.3+bfloat16")
+    assert half == pytest.approx(2.0**-8 / np.sqrt(3))
+    assert noisy.rounding(UPDATE) == half and noisy.deviation(UPDATE) == pytest.approx(0.3)
+    assert parse("clip:1+bfloat16").rounding(UPDATE) == half
+    twice = np.hypot(2.0**-8, 2.0**-11) / np.sqrt(3)
+    assert parse("float16+bfloat16").rounding(UPDATE) == pytest.approx(twice)
+    for text in ("", "gaussian:0.3", "prune:0.5+bfloat16", "bfloat16+clip:1", "sign+bfloat16"):
+        assert parse(text).rounding(UPDATE) is None
+    zeros = jax.tree.map(np.zeros_like, UPDATE)
+    assert parse("bfloat16").rounding(zeros) is None and parse("bfloat16").deviation(zeros) is None
 
 
 def test_signs_keep_the_mean_size() -> None:

@@ -197,6 +197,7 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
         "scaled",
         "pruned",
         "noise",
+        "rounding",
         "space",
     }
     assert set(header) == public

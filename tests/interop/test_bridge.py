@@ -19,6 +19,7 @@ from jgleak.federated.statistics import moved
 from jgleak.graph import DenseGraph
 from jgleak.interop import GAT, GCN, GIN, Client, Linear, from_arrays, from_weights
 from jgleak.interop.graphs import by_class, dense
+from jgleak.precision import DIGITS, TINY, relative
 from tests.interop.conftest import HEAD, LAYERS, UNCOMPARED, Stranger
 
 pytestmark = UNCOMPARED
@@ -119,6 +120,23 @@ def test_a_gradient_of_training_mode_is_not_taken_for_one_of_evaluation_mode(str
             with pytest.raises(ValueError, match=f"gradient: .* the batch normalisation '{norm}.*{message}"):
                 from_arrays(**{**one.given, "gradients": gradients})
         from_arrays(**{**one.given, "gradients": {**one.gradient, bias: 0 * slope}, "client": Client(noise=1e-3)})
+
+
+@pytest.mark.parametrize("name", DIGITS)
+def test_a_client_that_rounds_what_it_sends_has_less_noise_than_one_that_computes_in_16_bits(
+    name: str, strangers: dict[str, Stranger]
+) -> None:
+    one = strangers["composed"]
+    given = {**one.given, "gradients": {k: v.astype(name) for k, v in one.gradient.items()}}
+    computed, rounded, noisy = (
+        from_arrays(**{**given, "client": client})
+        for client in (Client(), Client(rounded_to=name), Client(rounded_to=name, noise=0.1))
+    )
+    assert computed.rounding is None and computed.noise is not None and computed.noise > 1e-5
+    assert rounded.rounding == relative(DIGITS[name]) == noisy.rounding
+    assert rounded.noise == TINY[name] and noisy.noise == 0.1
+    with pytest.raises(ValueError, match="rounded_to: expected one of float16, bfloat16, got 'float8'"):
+        from_arrays(**{**given, "client": Client(rounded_to="float8")})
 
 
 def test_running_statistics_of_training_mode_come_back(

@@ -181,13 +181,14 @@ def without(weights: Weights, prefix: str) -> Weights:
     return {name: a for name, a in weights.items() if not name.startswith(f"{prefix}.")}
 
 
-@pytest.mark.parametrize("text", ["clip:0.1", "gaussian:0.5"])
+@pytest.mark.parametrize("text", ["clip:0.1", "gaussian:0.5", "bfloat16", "bfloat16+gaussian:0.5"])
 def test_a_defended_round_returns_the_defended_mean_gradient(text: str, four_steps: Round) -> None:
     """Whoever reads the weights that came back reads what the defence left; buffers say nothing any more."""
     key, defense, local = jax.random.key(3), parse(text), rounds(2)._local(len(four_steps.graphs))
     sent, returned = four_steps.sent, four_steps.returned
     changed, known = rounds(2).defended(sent, returned, defense, graphs=len(four_steps.graphs), key=key)
     assert known.client.clipped == defense.scales and known.client.noise == defense.deviation(sent)
+    assert known.client.rounded_to == ("bfloat16" if "bfloat16" in text else None)
     still = {name for name in sent if "running" in name or "num_" in name}
     assert changed.keys() == sent.keys()
     assert all(changed[name].dtype == sent[name].dtype for name in sent)

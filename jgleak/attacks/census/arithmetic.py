@@ -20,7 +20,7 @@ from jgleak.attacks.census.sketch import directions, signs
 from jgleak.attacks.census.sphere_decoder import nearest_censuses
 from jgleak.attacks.census.system import Census, Equations, Solution
 from jgleak.attacks.census.whole_numbers import all_censuses, real_solution
-from jgleak.attacks.noise import RATE, largest
+from jgleak.attacks.noise import RATE, described, deviation, largest
 from jgleak.federated.observation import Observation
 from jgleak.gnn import Params
 
@@ -178,10 +178,12 @@ class Noisy:
     Attributes:
       settings: tolerances and limits.
       deviation: of the noise.
+      relative: of what the client rounded off, relative to each entry.
     """
 
     settings: CensusSettings
     deviation: float
+    relative: float = 0.0
 
     def weaker(
         self, checks: list[Chosen], lacking: int, completed: Callable[[], Iterator[list[Chosen]]]
@@ -197,21 +199,23 @@ class Noisy:
 
     def scales(self, sizes: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
         """The noise of an equation, with rounding."""
-        return np.hypot(self.deviation, self._rounding * sizes)
+        return np.hypot(self.deviation, np.hypot(self._rounding, self.relative) * sizes)
 
     def pooled_scale(self, size: float, observation: Observation) -> float:
         """The noise of a weight's column over the bias's entry beside it, with rounding."""
         readout = observation.model.readout
         delta = np.linalg.norm(readout.first(readout_update(observation))["bias"])
-        return float(np.hypot(self.deviation / delta, self._rounding * size))
+        return float(np.hypot(self.deviation / delta, np.hypot(self._rounding, self.relative) * size))
 
     def slack(self, observation: Observation, observed: Float[np.ndarray, " M"]) -> float:
         """Rounding, and the error of the upstream gradient."""
         model, off = observation.model, self._rounding
         if not model.node_level:
-            params = model.readout_of(observation.params)
-            entries, spread = model.readout.upstream_spread(params, readout_update(observation))
-            off += self.deviation * largest(entries) * spread
+            params, update, readout = model.readout_of(observation.params), readout_update(observation), model.readout
+            entries, spread = readout.upstream_spread(params, update)
+            part = readout.first if readout.additive == "pooled" else readout.last
+            noise = deviation(observation, self.deviation, np.asarray(part(update)["bias"]))
+            off += noise * largest(entries) * spread
         return float(off * np.linalg.norm(observed))
 
     def rules_weight(self, equations: Equations, most: int) -> float:
@@ -249,14 +253,14 @@ class Noisy:
     def conditions(self) -> tuple[str, ...]:
         """What the tests assume, and the error that they allow."""
         return (
-            f"the noise has deviation {self.deviation:.1e} on every entry, and no test rejects the truth (each does at "
-            f"a rate of {RATE:.0e})",
+            f"the update carries {described(self.deviation, self.relative)}, and no test rejects the truth (each does "
+            f"at a rate of {RATE:.0e})",
             "every direction of the rows that a span check tests stands above the noise",
         )
 
     def reason(self, stop: str) -> dict[str, str]:
         """The noise."""
-        return {"reason": f"under noise of deviation {self.deviation:.1e} the search ended with: {stop}"}
+        return {"reason": f"under {described(self.deviation, self.relative)} the search ended with: {stop}"}
 
     @property
     def _rounding(self) -> float:
@@ -268,6 +272,6 @@ def readout_update(observation: Observation) -> Params:
     return observation.model.readout_of(observation.update)
 
 
-def arithmetic_of(noise: float | None, settings: CensusSettings) -> Arithmetic:
-    """For a gradient with noise of this deviation, or without any."""
-    return Exact(settings) if noise is None else Noisy(settings, noise)
+def arithmetic_of(observation: Observation, noise: float | None, settings: CensusSettings) -> Arithmetic:
+    """For an update with noise of this deviation, or without any."""
+    return Exact(settings) if noise is None else Noisy(settings, noise, observation.rounding or 0.0)

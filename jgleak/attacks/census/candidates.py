@@ -30,7 +30,7 @@ from jgleak.attacks.span.hops import (
     reciprocal,
 )
 from jgleak.attacks.span.leak_points import LeakPoint, leak_points
-from jgleak.attacks.span.levels import find_nodes, input_site, most_rows
+from jgleak.attacks.span.levels import find_nodes, input_site, most_rows, noise_at
 from jgleak.attacks.span.nodes import FEWER
 from jgleak.attacks.span.onehop import likely, one_hop
 from jgleak.attacks.span.rank_completion import completed
@@ -260,10 +260,11 @@ class CensusCandidates:
         """The checks of one hop that carry information; ``place`` chooses the gap that decides each span's rank."""
         knowledge, tolerances = self.problem.knowledge, self.problem.tolerances.span
         most = most_rows(self.problem.seen, knowledge)
-        bounds = {"most": most, "noise": knowledge.noise, "tolerances": tolerances, "place": place}
+        bounds = {"most": most, "tolerances": tolerances, "place": place}
         for site in sites:
             if (hop, site.name, place) not in self.checks:
-                self.checks[hop, site.name, place] = SpanCheck.at(site, **bounds)
+                noise = noise_at(site, self.problem.seen, knowledge)
+                self.checks[hop, site.name, place] = SpanCheck.at(site, noise=noise, **bounds)
         found = [(site, self.checks[hop, site.name, place]) for site in sites]
         said = f", its rank at gap {place + 1} by size" if place else ""
         return tuple(

@@ -50,6 +50,7 @@ from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
 from jgleak.attacks.census.shares import shares
 from jgleak.attacks.census.unstated_degrees import degrees_assumed, degrees_unstated
 from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.noise import described
 from jgleak.attacks.options import changed_options, with_options
 from jgleak.attacks.span.binary_features import unread
 from jgleak.attacks.span.leak_points import leak_points
@@ -84,7 +85,7 @@ def run(
         knowledge = of_each(knowledge)
         problem = _problem(observation, knowledge, settings, clock, budget)
         if not problem.fit.informative:
-            raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
+            raise TooManyCandidates(f"{described(knowledge.noise, observation.rounding)} alone explains the update")
         if observation.batch_size > 1:
             single = partial(_single, settings, knowledge, key, budget)
             whole_batch = partial(reconstructed, budget=budget, single=single)
@@ -149,7 +150,7 @@ def run(
     if settled is not None:
         told = {name: value for name, value in info.items() if name != "reason"}  # which is why nothing was found
         return _certified(settled.problem, settled.answer, told, whole, late=clock.left <= 0)
-    info = {**arithmetic_of(knowledge.noise, settings).reason(stop), **info, "seconds": clock.elapsed}
+    info = {**arithmetic_of(observation, knowledge.noise, settings).reason(stop), **info, "seconds": clock.elapsed}
     return Reconstruction((), None, "time" if clock.left <= 0 else stop, info=info)
 
 

@@ -107,7 +107,7 @@ def label_of(problem: CensusProblem) -> Num[np.ndarray, "..."]:
         return np.asarray(_at_output(problem.seen.model, problem.seen.update), np.float32)
     slopes = class_slopes(problem.seen)
     if Loss.of(problem.seen.loss).masked:
-        doubt = deviations(slopes.size) * (problem.knowledge.noise or 0.0)
+        doubt = deviations(slopes.size) * (problem.knowledge.noise or 0.0)  # rounding leaves zeros and signs
         return np.where(np.abs(slopes) <= doubt, np.nan, slopes < 0).astype(np.float32)
     return np.asarray(slopes.argmin(), np.int32)
 

@@ -54,7 +54,7 @@ class CensusProblem:
         """
         tolerances = _blurred(_rounded(settings.tolerances, observation), observation)
         settings = dataclasses.replace(settings, tolerances=tolerances)
-        arithmetic, fit = arithmetic_of(knowledge.noise, settings), Fit.of(observation, knowledge.noise)
+        arithmetic, fit = arithmetic_of(observation, knowledge.noise, settings), Fit.of(observation, knowledge.noise)
         here = still(midway(observation), knowledge.n)
         path = straight(observation if moved(observation) else here)
         return CensusProblem(here, observation, knowledge, settings, arithmetic, fit, path)

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from scipy.special import expit
 
 from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.noise import added, deviation
 from jgleak.attacks.task_labels import task_labels
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
@@ -99,8 +100,8 @@ def contradiction(observation: Observation) -> str | None:
     gradient = model.output_bias(observation.update)
     if gradient is None or observation.pruned or not np.any(gradient):
         return None
-    doubt = CERTAIN * (observation.noise or 0.0)
     bias = np.asarray(gradient, np.float64)
+    doubt = CERTAIN * deviation(observation, observation.noise or 0.0, bias)
     size, sums = np.abs(bias), not observation.adaptive
     one = observation.batch_size == 1 and observation.steps == 1 and sums
     several = "if the outputs are tasks of their own, the loss is masked_bce"
@@ -135,7 +136,8 @@ def too_large(observation: Observation) -> str | None:
     if observation.adaptive or observation.steps > 1 or curved:  # GELU is steeper than 1 in places
         return None
     largest, most = float(np.max(np.abs(gradient))), max((1.0, *loss.pos_weight))
-    if largest <= most * (1.0 + ROUNDED) + CERTAIN * (observation.noise or 0.0):
+    doubt = CERTAIN * deviation(observation, observation.noise or 0.0, np.asarray(gradient))
+    if largest <= most * (1.0 + ROUNDED) + doubt:
         return None
     squares = SQUARES.get(loss.name, "another loss")
     return (
@@ -280,7 +282,7 @@ def tasks_hidden(observation: Observation, noise: float | None = None) -> str | 
         return "parts of the readout are frozen, whose gradients would show them"
     if observation.batch_size > 1:
         return "the gradient sums over the task labels of several graphs, so its signs name none"
-    if noise is not None:
+    if added(observation, noise):
         return "noise hides which task labels are missing"
     if observation.pruned:
         return "an entry that pruning left out looks like a missing task label"

@@ -124,7 +124,7 @@ def _one_length(evidence: Evidence) -> Iterator[str]:
     if moved.size < LEAST_ENTRIES:
         return
     longest = float(np.max(moved))
-    near = ALIKE * longest + 3.0 * (evidence.noise or 0.0)
+    near = ALIKE * longest + 3.0 * evidence.deviation(entries)
     alike = float(np.mean(moved >= longest - near))
     if near < longest / 4 and alike >= MOST_ENTRIES:
         yield (
@@ -248,7 +248,8 @@ def _ranks(evidence: Evidence) -> Iterator[str]:
         for site in leak_points(observation, hop):
             if site.name not in ("node", "readout"):
                 continue
-            span = Subspace.of_gradient(site.gradient, noise=evidence.noise)
+            noise = None if evidence.noise is None else evidence.deviation(site.gradient)
+            span = Subspace.of_gradient(site.gradient, noise=noise)
             place = "the readout" if site.name == "readout" else f"convolution {hop + 1}"
             if hop == observation.model.depth - 1 and _ends_straight(observation.model):
                 if span.rank < least:

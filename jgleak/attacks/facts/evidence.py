@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from jgleak.attacks.facts.fact import Silent
+from jgleak.attacks.noise import deviation
 from jgleak.attacks.span.subspace import nonzero
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Observation
@@ -83,6 +84,10 @@ class Evidence:
     observation: Observation
     space: FeatureSpace
     noise: float | None = None
+
+    def deviation(self, tensor: Float[np.ndarray, "*shape"]) -> float:
+        """Of the noise on an entry of one of the update's tensors; 0 without noise."""
+        return 0.0 if self.noise is None else deviation(self.observation, self.noise, tensor)
 
     @property
     def one_gradient(self) -> bool:
@@ -301,5 +306,5 @@ class Evidence:
         values = np.linalg.svd(matrix[np.ix_(*nonzero(matrix))], compute_uv=False)
         changed = float(np.linalg.norm(error)) + 1e-5 * float(np.max(values, initial=0.0))
         if self.noise is not None:
-            changed += self.noise * (float(np.sqrt(matrix.shape[0]) + np.sqrt(matrix.shape[1])) + 5.0)
+            changed += self.deviation(matrix) * (float(np.sqrt(matrix.shape[0]) + np.sqrt(matrix.shape[1])) + 5.0)
         return int(np.sum(values > changed))

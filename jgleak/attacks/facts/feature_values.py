@@ -74,7 +74,7 @@ def _moved(evidence: Evidence, kernel: Kernel) -> Bool[np.ndarray, " m"]:
     if evidence.normalised:
         return _beside_absent(evidence, kernel)
     if evidence.noise is not None:
-        return _above_noise(kernel, evidence.noise)
+        return _above_noise(kernel, evidence.deviation(kernel.gradient))
     if evidence.decay == 0.0:
         if not np.any(kernel.zero):
             raise Silent("every row of the first kernel moved, as under noise: nothing shows that any gradient is zero")

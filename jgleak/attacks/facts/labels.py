@@ -33,7 +33,7 @@ from jgleak.attacks.facts.fact import (
 )
 from jgleak.attacks.facts.graphs import head_rank
 from jgleak.attacks.facts.head import OF_NUMBERS, of_classes, squared_target, whole
-from jgleak.attacks.noise import tail
+from jgleak.attacks.noise import added, tail
 from jgleak.federated.loss import Loss
 
 SIGNS = (ONE, STEPS, MOMENTUM, ADAM, CLIPPING, QUANTISATION)
@@ -202,7 +202,7 @@ def _bias(evidence: Evidence) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray
         raise Silent("the last bias did not move: it is frozen, or nothing reached it")
     doubt = np.zeros(gradient.shape)
     if evidence.noise is not None:
-        doubt += evidence.noise * tail(gradient.size)
+        doubt += evidence.noise * tail(gradient.size)  # rounding leaves signs
     if evidence.decay:
         gradient = gradient - evidence.decay * weights
         doubt += 0.05 * abs(evidence.decay) * np.abs(weights) + UNSURE * evidence.error(gradient, weights)
@@ -212,7 +212,7 @@ def _bias(evidence: Evidence) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray
 
 def _tasks(evidence: Evidence, loss: Loss) -> Fact:
     observation = evidence.observation
-    if evidence.noise is not None:
+    if added(observation, evidence.noise):
         raise Silent("noise hides which task labels are missing")
     if observation.pruned:
         raise Silent("an entry that pruning left out looks like a missing task label")

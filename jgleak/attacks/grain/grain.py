@@ -16,6 +16,7 @@ from jgleak.attacks.grain.distinct import reconstruct_distinct
 from jgleak.attacks.grain.reconstruct import reconstruct
 from jgleak.attacks.grain.settings import DEFAULTS, GrainSettings
 from jgleak.attacks.node_order import numbered
+from jgleak.attacks.noise import described
 from jgleak.attacks.options import changed_options, with_options
 from jgleak.attacks.span.binary_features import unread
 from jgleak.attacks.span.hops import Blocks
@@ -61,7 +62,7 @@ def _run(settings: GrainSettings, observation: Observation, knowledge: Knowledge
     clock = budget.start()
     try:
         if not Fit.of(observation, knowledge.noise).informative:
-            raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
+            raise TooManyCandidates(f"{described(knowledge.noise, observation.rounding)} alone explains the update")
         if knowledge.distinct_nodes:
             return reconstruct_distinct(observation, knowledge, settings, clock=clock, budget=budget)
         tolerances, limits = settings.tolerances.span, settings.limits.span

@@ -16,7 +16,7 @@ from jgleak.attacks.grain.build import Builder, Census, Gluing, PartialGluing
 from jgleak.attacks.grain.candidates import GrainCandidates
 from jgleak.attacks.grain.settings import GrainLimits, GrainSettings
 from jgleak.attacks.node_order import KnownRows
-from jgleak.attacks.noise import largest
+from jgleak.attacks.noise import deviation, largest
 from jgleak.attacks.nonnegative import nonnegative
 from jgleak.attacks.span.hops import Blocks, reciprocal, turned
 from jgleak.federated.knowledge import Knowledge
@@ -262,8 +262,9 @@ def _noisy_mean(observation: Observation, knowledge: Knowledge) -> float:
     last = model.readout.last(model.readout_of(observation.update))
     kernel = np.asarray(last["kernel"], np.float64)
     delta = max(float(np.linalg.norm(last["bias"])), 1e-30)
+    noise = deviation(observation, knowledge.noise, kernel)
     mean = float(np.linalg.norm(kernel)) / delta
-    return knowledge.noise / delta * (largest(kernel.shape[0]) + mean * largest(kernel.shape[1]))
+    return noise / delta * (largest(kernel.shape[0]) + mean * largest(kernel.shape[1]))
 
 
 @partial(jax.jit, static_argnames=("model",))

@@ -10,6 +10,7 @@ from jaxtyping import Int
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.node_order import KnownRows
+from jgleak.attacks.noise import deviation
 from jgleak.attacks.span.binary_features import passing_words, wordy
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.hops import Nodes
@@ -27,6 +28,11 @@ def most_rows(observation: Observation, knowledge: Knowledge) -> int | None:
     return None if knowledge.max_n is None else knowledge.max_n * observation.batch_size
 
 
+def noise_at(site: LeakPoint, observation: Observation, knowledge: Knowledge) -> float | None:
+    """Deviation of the noise in the gradient of one place; None where the update has none."""
+    return None if knowledge.noise is None else deviation(observation, knowledge.noise, site.gradient)
+
+
 def input_site(observation: Observation, knowledge: Knowledge, tolerances: SpanTolerances = TOLERANCES) -> LeakPoint:
     """Where most dimensions of the input rows show: in the readout where it sees them, or in the first convolution."""
     return _widest(observation, knowledge, tolerances)[0]
@@ -38,9 +44,10 @@ def input_subspace(observation: Observation, knowledge: Knowledge, tolerances: S
 
 
 def _widest(observation: Observation, knowledge: Knowledge, tolerances: SpanTolerances) -> tuple[LeakPoint, Subspace]:
-    most, noise = most_rows(observation, knowledge), knowledge.noise
+    most = most_rows(observation, knowledge)
 
     def span(site: LeakPoint) -> Subspace:
+        noise = noise_at(site, observation, knowledge)
         return Subspace.of_gradient(site.gradient, most=most, noise=noise, tolerances=tolerances)
 
     both = ((site, span(site)) for site in leak_points(observation, 0))
@@ -55,9 +62,11 @@ def block_checks(
     tolerances: SpanTolerances = TOLERANCES,
 ) -> list[SpanCheck]:
     """The named checks of ``hop``-hop blocks that the model offers and that carry information, the strongest first."""
-    most, noise = most_rows(observation, knowledge), knowledge.noise
-    found = [site for site in leak_points(observation, hop) if site.name in names]
-    checks = [SpanCheck.at(site, most=most, noise=noise, tolerances=tolerances) for site in found]
+    most = most_rows(observation, knowledge)
+    found = [
+        (site, noise_at(site, observation, knowledge)) for site in leak_points(observation, hop) if site.name in names
+    ]
+    checks = [SpanCheck.at(site, most=most, noise=noise, tolerances=tolerances) for site, noise in found]
     return [check for check in checks if check is not None]
 
 
