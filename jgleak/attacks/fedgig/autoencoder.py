@@ -17,7 +17,7 @@ from jgleak.attacks.relaxations import pairs
 from jgleak.features import FeatureSpace
 from jgleak.gnn.gcn import GCNConv
 from jgleak.gnn.precise import Precise
-from jgleak.graph import DenseGraph, Graph, GraphBatch, bucket
+from jgleak.graph import DenseGraph, Graph, GraphBatch
 
 WIDTH = 64
 """Width of both layers of the encoder, and of the marks."""
@@ -122,7 +122,7 @@ def trained(
 ) -> tuple[Params, Float[np.ndarray, " T"]]:
     """Weights learnt from public graphs, and the loss of every step."""
     kept = small(graphs, training.training_nodes)
-    batch = GraphBatch.from_graphs(kept, space, slots=bucket(max(g.n for g in kept)))
+    batch = GraphBatch.from_graphs(kept, space)
     return jax.device_get(_fit(marks, training, jax.random.key(training.training_seed), batch.dense))
 
 

@@ -119,7 +119,7 @@ class Decoder(NamedTuple):
 def trained(lesson: Lesson, training: DecoderTraining) -> Decoder:
     """A decoder that has learnt a lesson."""
     mean, deviation = lesson.embeddings.mean(axis=0), lesson.embeddings.std(axis=0)
-    live = deviation > 1e-6 * np.abs(lesson.embeddings).max(initial=0.0)
+    live = deviation > 1e-6 * np.abs(lesson.embeddings).max()
     scale = np.where(live, 1.0 / np.where(live, deviation, 1.0), 0.0).astype(np.float32)
     public, victims = ((part - mean) * scale for part in (lesson.embeddings, lesson.victims))
     low, high = public.min(axis=0), public.max(axis=0)

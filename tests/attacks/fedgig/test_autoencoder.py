@@ -142,3 +142,10 @@ def test_marks_are_orthogonal_while_there_is_room() -> None:
         rows = np.asarray(jax.jit(marks, static_argnums=1)(jax.random.key(0), 24))
         np.testing.assert_allclose(rows @ rows.T, autoencoder.MARK**2 * np.eye(24), atol=1e-4)
         assert jax.eval_shape(partial(marks, slots=104), jax.random.key(0)).shape == (104, autoencoder.WIDTH)
+
+
+def test_beyond_the_room_marks_keep_their_length_in_the_mean() -> None:
+    """Columns of a rotation of 104 nodes: orthogonal, and no shorter than those of 64."""
+    slots, width = 104, autoencoder.WIDTH
+    rows = np.asarray(jax.jit(random_marks, static_argnums=1)(jax.random.key(0), slots))
+    np.testing.assert_allclose(rows.T @ rows, autoencoder.MARK**2 * slots / width * np.eye(width), atol=1e-4)

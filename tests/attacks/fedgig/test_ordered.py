@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -11,6 +13,7 @@ from pytest import MonkeyPatch
 
 from jgleak.attacks.fedgig import autoencoder, ordered
 from jgleak.attacks.fedgig.autoencoder import TRAINING
+from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.problem import pose
 from jgleak.federated import Knowledge, Observation
 
@@ -51,3 +54,21 @@ def test_the_search_begins_near_the_habit_and_is_pulled_there(lab: Any) -> None:
     for _ in range(1000):
         away = ordered.Pull()(setting, problem, away)
     np.testing.assert_allclose(away["adjacency"][0], prior.logits, rtol=0.1)
+
+
+def test_an_auto_encoder_that_sees_places_has_the_last_word_on_unknown_edges(
+    lab: Any, monkeypatch: MonkeyPatch
+) -> None:
+    truth = lab.path([0, 1, 2, 3])
+    learnt = ordered.OrderPrior(3.0, "weights", ordered.log_odds([truth], 8, 0.02))
+    setting, problem = pose(lab.observe(lab.model(), truth), Knowledge(lab.space, n=4), infer=True, prior=learnt)
+    guess = Guess(jnp.zeros((1, 8, lab.space.width)), jnp.ones((1, 8, 8)), jnp.zeros((1, 2)))
+
+    def complete(marks: Any, weights: Any, nodes: Any, adjacency: Any, mask: Any) -> Any:
+        assert marks is autoencoder.place_marks and weights == "weights" and mask.sum() == 4
+        return 0.25 * adjacency
+
+    monkeypatch.setattr(ordered, "autoencoder", SimpleNamespace(complete=complete, place_marks=autoencoder.place_marks))
+    np.testing.assert_array_equal(ordered.finish(setting, problem, guess).adjacency, 0.25 * guess.adjacency)
+    known = dataclasses.replace(problem, adjacency=guess.adjacency)
+    assert ordered.finish(setting, known, guess) is guess

@@ -58,10 +58,44 @@ def test_the_adapter_has_a_gradient_and_the_printed_one_has_none(small: decoder.
     np.testing.assert_allclose(slope(0.2, alike), plain, atol=1e-4)  # nothing lies apart
 
 
-def test_alike_embeddings_do_no_harm() -> None:
-    same = decoder.Lesson(np.ones((3, 4), np.float32), np.zeros((3, 6, 6), np.float32), np.ones((1, 4), np.float32))
-    logits = decoder.trained(same, DecoderTraining(steps=20, adapter=0.2)).logits(jnp.full(4, 7.0))
-    assert bool(jnp.all(jnp.isfinite(logits)))
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_alike_embeddings_do_no_harm(value: float) -> None:
+    """Those of dead units are all zero."""
+    rows = np.full((4, 4), value, np.float32)
+    same = decoder.Lesson(rows[:3], np.zeros((3, 6, 6), np.float32), rows[:1])
+    found = decoder.trained(same, DecoderTraining(steps=20, adapter=0.2))
+    assert bool(jnp.all(jnp.isfinite(found.logits(jnp.full(4, 7.0))))) and not np.any(found.scale)
+
+
+@pytest.mark.parametrize("size", [1e-5, 1.0, 1e5])
+def test_embeddings_go_in_by_column_in_units_of_their_deviation(small: decoder.Lesson, size: float) -> None:
+    """Whatever their unit; a column that all graphs share says nothing."""
+    rows = (size * small.embeddings * np.linspace(0.5, 2.0, 8)).astype(np.float32)
+    rows[:, 3] = 2.0 * size
+    found = decoder.trained(decoder.Lesson(rows, small.edges, rows[:2]), DecoderTraining(steps=20, adapter=0.0))
+    live, moments = np.arange(8) != 3, (rows.mean(axis=0), rows.std(axis=0))
+    units = (rows - moments[0]) / np.where(live, moments[1], np.inf)
+    np.testing.assert_allclose(found.mean, moments[0], rtol=1e-5)
+    np.testing.assert_allclose(found.scale[live], 1 / moments[1][live], rtol=1e-4)
+    assert found.scale[3] == 0
+    np.testing.assert_allclose(found.low, units.min(axis=0), atol=1e-4)
+    np.testing.assert_allclose(found.high, units.max(axis=0), atol=1e-4)
+    inside = decoder.DecoderNetwork(6).apply({"params": found.params}, jnp.asarray(units[0], jnp.float32))
+    np.testing.assert_allclose(found.logits(rows[0]), inside[1], atol=1e-4)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.7])
+def test_the_loss_is_squared_errors_of_edges_and_the_way_between_mean_hidden_states(
+    small: decoder.Lesson, weight: float
+) -> None:
+    network = decoder.DecoderNetwork(6)
+    params = decoder.trained(small, DecoderTraining(steps=20, adapter=0.0)).params
+    run = jax.jit(jax.vmap(lambda row: network.apply({"params": params}, row)))
+    (hidden, odds), (there, _) = (map(np.asarray, run(rows)) for rows in (small.embeddings, small.victims))
+    errors = (1 / (1 + np.exp(-odds)) - small.edges) * ~np.eye(6, dtype=bool)
+    wanted = (errors**2).sum() / 4 + weight * np.linalg.norm(hidden.mean(axis=0) - there.mean(axis=0))
+    found = decoder.loss(network, params, small.embeddings, small.edges, small.victims, weight=weight)
+    assert float(found) == pytest.approx(wanted, rel=1e-4)
 
 
 def test_beyond_the_public_embeddings_the_decoder_stays_at_their_border(small: decoder.Lesson) -> None:
@@ -101,6 +135,9 @@ def test_public_graphs_larger_than_the_clients_are_cut(lab: Any) -> None:
     made = training_data.training_graphs([lab.observe(model, truth)], [Knowledge(lab.space, n=6, auxiliary=public)], 64)
     assert made.edges.shape == (1, 8, 8)
     np.testing.assert_array_equal(made.edges[0], public[0].adjacency[:8, :8])
+    made = training_data.training_graphs([lab.observe(model, truth)], [Knowledge(lab.space, n=12, auxiliary=public)], 8)
+    assert made.edges.shape[0] == 1, "no larger than the client is small enough"
+    np.testing.assert_array_equal(made.edges[0, :12, :12], public[0].adjacency)
 
 
 def test_encoded_rows_go_in_as_they_are(lab: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -20,7 +22,7 @@ from jgleak.attacks.matching.loop import invert_many
 from jgleak.attacks.matching.problem import pose
 from jgleak.attacks.matching.starts import normal
 from jgleak.federated import Knowledge, Observation, fedsgd
-from jgleak.gnn import GNN, GCNConv, Layer, LayerNorm, Pooled
+from jgleak.gnn import GNN, GCNConv, Layer, LayerNorm, Pooled, SAGEConv
 from jgleak.graph import Graph
 
 FIELDS = {"hidden": 16, "readout": "pooled", "readout_widths": (), "last_act": True}
@@ -63,6 +65,20 @@ def test_features_are_the_recursions_rows(lab: Any) -> None:
     np.testing.assert_allclose(found.features, shares, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(found.best.x, lab.space.decode(shares))
     np.testing.assert_array_equal(found.best.edges, truth.edges)
+    assert found.stop == "done" and found.gradient_distance is not None and found.gradient_distance > 0.01
+
+
+def test_a_graph_that_is_known_whole_matches(lab: Any) -> None:
+    """Its label is the one that does, or the given one."""
+    truth, model = lab.random(7, 9), lab.model(**FIELDS)
+    observation = lab.observe(model, truth, loss="ce")
+    known = Knowledge(lab.space, adjacency=truth.adjacency, features=truth.x, auxiliary=public(lab))
+    found = run(GRAPHDLG, observation, known)
+    assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-3
+    assert found.best is not None and found.best.y == truth.y and found.features is not None
+    np.testing.assert_allclose(found.features, lab.space.encode(truth.x), rtol=1e-6)
+    given = run(GRAPHDLG, observation, dataclasses.replace(known, labels=np.array([1 - truth.y])))
+    assert given.best is not None and given.best.y == 1 - truth.y
 
 
 def test_a_batch_gets_one_structure_in_every_size(lab: Any) -> None:
@@ -76,6 +92,7 @@ def test_a_batch_gets_one_structure_in_every_size(lab: Any) -> None:
     np.testing.assert_array_equal(found.adjacency[0], found.adjacency[2])
     np.testing.assert_array_equal(found.adjacency[1, :4, :4], found.adjacency[0, :4, :4])
     assert not found.adjacency[1, 4:].any() and not found.adjacency[1, :, 4:].any()
+    assert found.gradient_distance is None and found.stop == "done", "of one graph of several it says nothing"
     one_number = run(GRAPHDLG, observation, Knowledge(lab.space, n=7, auxiliary=public(lab)), steps="20")
     assert [g.n for g in one_number.graphs] == [7, 7, 7]
     wrong = Knowledge(lab.space, sizes=(7, 4), auxiliary=public(lab))
@@ -139,6 +156,7 @@ def test_clients_of_one_round_are_taught_by_one_decoder_and_edges_begin_at_a_hal
         return [[soft] for _ in observations]
 
     monkeypatch.setattr(graphdlg, "edges", edges)
+    monkeypatch.setattr(graphdlg, "time", SimpleNamespace(monotonic=partial(next, iter((10.0, 16.0)))))
     observation = lab.observe(lab.model(**FIELDS), truth, loss="ce")
     known, keys = Knowledge(lab.space, n=7, auxiliary=public(lab)), list(jax.random.split(jax.random.key(0), 2))
     found = GRAPHDLG.on_many([observation] * 2, [known] * 2, keys=keys)
@@ -146,6 +164,21 @@ def test_clients_of_one_round_are_taught_by_one_decoder_and_edges_begin_at_a_hal
     for one in found:
         assert one.best is not None and one.best.adjacency[u, v] == 1 and one.best.adjacency[x, y] == 0
         assert len(one.best.edges) == len(truth.edges) + 1
+        assert one.info["seconds"] == 3.0, "clients share the time"
+        rows = recover(observation.model, observation.params, [observation.update], [one.best.adjacency])[0].states[0]
+        np.testing.assert_allclose(one.features, mixtures(lab.space, np.asarray(rows)), rtol=1e-5, atol=1e-6)
+
+
+def test_edges_that_are_known_stay_beside_those_of_another_client(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = lab.random(7, 9)
+    odds = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    monkeypatch.setattr(graphdlg, "learnt", lambda *_: None)
+    monkeypatch.setattr(graphdlg, "_logits", lambda decoder, embeddings: np.stack([odds] * len(embeddings)))
+    observation = lab.observe(lab.model(**FIELDS), truth, loss="ce")
+    known = [Knowledge(lab.space, adjacency=truth.adjacency), Knowledge(lab.space, n=5)]
+    (mine,), (other,) = graphdlg.edges(graphdlg.DecoderTraining(), [observation] * 2, known)
+    np.testing.assert_array_equal(mine, truth.adjacency)
+    np.testing.assert_allclose(other, np.where(np.eye(5), 0.0, 1 / (1 + np.exp(-odds[:5, :5]))), rtol=1e-6)
 
 
 def test_one_client_without_a_gradient_takes_nothing_from_the_others(lab: Any) -> None:
@@ -204,6 +237,7 @@ def test_refusals_say_what_instead(lab: Any, attack: Attack) -> None:
     [
         ((Layer(GCNConv(8), norm=LayerNorm()), Layer(GCNConv(8))), "convolutions and activations alone"),
         ((Layer(GCNConv(8, normalise=False)), Layer(GCNConv(8))), "different ways"),
+        ((Layer(GCNConv(8)), Layer(SAGEConv(8))), "not of 'sage'"),
     ],
 )
 def test_the_recursion_is_for_equal_bare_convolutions(lab: Any, layers: tuple[Layer, ...], says: str) -> None:
