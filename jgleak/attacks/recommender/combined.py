@@ -26,12 +26,11 @@ def combined(
     The others are scores ``z`` with a standard normal null; a rated item's is normal about some ``m >= 0`` that depends
     on unknown ratings and noise. With the known share ``q`` of rated items among those sent, ``m`` is the maximum
     likelihood of the mixture ``(1 - q) N(0, 1) + q N(m, 1)``, and the ratio is ``m z - m^2 / 2``. A statistic that says
-    nothing gets an ``m`` near 0 and drops out.
+    nothing (one round has no agreement) gets an ``m`` near 0 and drops out.
     """
     scores = (rule(public, sightings, items) for rule in (network, user))
     scaled = [score / np.sqrt(len(sightings)) for score in scores]
-    if len(sightings) > 1:
-        scaled.append(_standard(agreement(public, sightings, items), pairs(sightings, items)))
+    scaled.append(_standard(agreement(public, sightings, items), pairs(sightings, items)))
     share = min(size(public, sightings) / len(items), 1.0)
     known = repetition(public, sightings, items) + zeros(public, sightings, items)
     return known + sum(ratio(score, share) for score in scaled)

@@ -136,6 +136,18 @@ def test_what_is_known_goes_in_as_it_is(client: Any, priors: dict[Any, Any], mod
 
 
 @BOTH
+def test_the_prior_is_the_weights_that_public_graphs_taught(
+    client: Any, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trained(public: PublicGraphs, training: Any) -> tuple[str, str]:
+        assert training is BRIEF and public == gi_gan.public([client[1]], [client[2]], BRIEF.training_nodes)
+        return "weights", "losses"
+
+    monkeypatch.setattr(molgan if module is gi_gan else gra_gfa, "trained", trained)
+    assert module.learn([client[1]], [client[2]], BRIEF) == "weights"
+
+
+@BOTH
 def test_matching_comes_closer(client: Any, priors: dict[Any, Any], module: Any) -> None:
     recipe: Recipe = configured(module.RECIPE, {"steps": "50", "restarts": "2"})
     recipe = dataclasses.replace(recipe, learn=lambda observations, knowledges, training: priors[module][0])
@@ -161,6 +173,8 @@ def test_columns_are_learnt_as_they_are_and_shown_as_the_model_takes_them(client
     problem = dataclasses.replace(posed(client, None)[1], mean=mean, scale=scale, mask=public.graphs.mask)
     shown = np.asarray(gi_gan.encode(problem, public.groups, jnp.asarray(nodes)))
     np.testing.assert_allclose(shown[0, :6], space.encode(x), atol=1e-5)
+    always = np.asarray(gi_gan.encode(problem, public.groups, jnp.asarray(nodes + 1.0)))[0, :, 5]
+    assert not always.any(), "a number that never changes is shown as the model saw it"
 
 
 def test_the_error_is_the_mean_over_the_real_nodes(public: PublicGraphs) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -120,6 +121,14 @@ def test_what_noise_explains_is_a_value_of_the_squared_objective(lab: Any, noise
     assert loop._explained(dataclasses.replace(RECIPE, objective=cosine), setting, one, noise) == 0.0
 
 
+def test_noise_as_large_as_a_clipped_update_explains_everything(lab: Any, monkeypatch: Any) -> None:
+    setting, _ = pose(observed(lab), Knowledge(lab.space, n=5, labels=np.array([1])), infer=False)
+    clipped = dataclasses.replace(setting, scaled=True)
+    monkeypatch.setattr(loop, "Fit", SimpleNamespace(of=lambda *_: SimpleNamespace(most=1.0)))
+    assert loop._explained(RECIPE, setting, observed(lab), 1.0) == 1.0
+    assert loop._explained(RECIPE, clipped, observed(lab), 1.0) == math.inf
+
+
 def test_why_a_run_ended(lab: Any) -> None:
     _, problem = pose(observed(lab), Knowledge(lab.space, n=5), infer=False)
     recipe = dataclasses.replace(WITH_LABELS, steps=100, target=1e-4)
@@ -129,7 +138,7 @@ def test_why_a_run_ended(lab: Any) -> None:
         return loop._stop(recipe, one, np.array(values), np.array(steps), late)
 
     assert stop([1.0, 1.9e-4], [5, 7]) == "converged" == stop([1.9e-4], [100]), "computed again, it may have moved"
-    assert stop([2.1e-4], [7]) == "diverged" and stop([2.1e-4], [7], late=True) == "time"
+    assert stop([2e-4], [7]) == stop([2.1e-4], [7]) == "diverged" and stop([2.1e-4], [7], late=True) == "time"
     assert stop([2.1e-4], [100], late=True) == "steps" and stop([1.0, 1.0], [99, 100]) == "steps"
     assert stop([0.5], [7], explained=0.5) == "converged" == stop([0.504], [7], explained=0.5)
     assert stop([0.506], [7], explained=0.5) == "diverged" and stop([0.5], [100], explained=0.5) == "steps"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -117,9 +119,19 @@ def test_progress_trace_and_best_so_far(clients: Any) -> None:
 
 def test_it_stops_when_all_are_done_and_when_the_time_is_up(clients: Any) -> None:
     easy = dataclasses.replace(QUICK, target=1e9)
-    assert {(one.stop, one.info["steps"]) for one in many(easy, clients)} == {("converged", 0)}
+    for one in many(easy, clients, trace=True):
+        assert (one.stop, one.info["steps"], len(one.info["trace"][0])) == ("converged", 0, STRIDE)
     ended = many(dataclasses.replace(QUICK, steps=5000), clients, budget=Budget(time_limit=1e-6))
     assert {one.stop for one in ended} == {"time"} and max(one.info["steps"] for one in ended) == STRIDE
+
+
+def test_every_client_has_its_own_time_and_they_share_it(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that is a second later at every look: two of five clients' .4 seconds are not over, three are."""
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=partial(next, count())))
+    ended = many(dataclasses.replace(QUICK, steps=5000), clients, budget=Budget(time_limit=0.4))
+    for one in ended:
+        assert (one.stop, one.info["steps"]) == ("time", 3 * STRIDE)
+        assert one.info["seconds_matching"] == pytest.approx(4 / 5)
 
 
 def test_numbers_that_stop_being_finite_end_a_restart(clients: Any) -> None:
@@ -172,6 +184,7 @@ def test_a_batch_comes_back_as_graphs_of_the_batch(lab: Any) -> None:
     seen = fedsgd(model, lab.params(model), graphs, lab.space, loss="ce")
     found = loop.invert(QUICK, seen, Knowledge(lab.space, n=5), key=jax.random.key(0), budget=LONG)
     assert len(found.graphs) == 2 and found.adjacency is not None and found.adjacency.shape == (2, 5, 5)
+    assert found.features is not None and found.features.shape == (2, 5, lab.space.width) and "trace" not in found.info
 
 
 @pytest.mark.parametrize(
@@ -235,6 +248,8 @@ def test_more_starts_than_fit_into_memory_are_refused(clients: Any, monkeypatch:
         ValueError, match=r"1000000000 starts side by side of a graph of 4 nodes take about .* GiB, and 16"
     ):
         greedy(seen[0], known[0], key=keys[0])
+    needed = loop._bytes(dataclasses.replace(RECIPE, restarts=10**9), seen[0], 4, 4, 1)
+    assert f"take about {needed / 2**30:,.0f} GiB" in str(greedy.refusal(seen[0], known[0]))
     assert DLG.refusal(seen[0], known[0]) is None
     one = loop._bytes(RECIPE, seen[0], 4, 4, 1)
     assert loop._bytes(RECIPE, seen[0], 8, 4, 1) > one
@@ -244,10 +259,11 @@ def test_more_starts_than_fit_into_memory_are_refused(clients: Any, monkeypatch:
     assert DLG.refusal(seen[0], known[0]) is None
 
 
-@pytest.mark.parametrize(("cores", "most"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8)])
+@pytest.mark.parametrize(("cores", "most"), [(None, 1), (1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8)])
 def test_lanes_are_a_power_of_two_that_the_cores_can_run(
-    cores: int, most: int, monkeypatch: pytest.MonkeyPatch
+    cores: int | None, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One where nothing tells the cores."""
     for name in ("process_cpu_count", "cpu_count"):
         monkeypatch.setattr(run.os, name, lambda: cores, raising=False)
     assert [run.lanes(clients) for clients in (1, most, most + 1, 100)] == [1, most, most, most]

@@ -102,6 +102,21 @@ def test_no_value_starts_as_less_likely_than_the_rarest() -> None:
     assert np.asarray(start(setting, rare, jax.random.key(3))["nodes"])[0, 0, 3] == pytest.approx(np.log(0.05 / 0.95))
 
 
+def test_what_is_searched_for_is_drawn_once_each() -> None:
+    """Features, edges and labels share no number."""
+    setting, problem = posed()
+    begun = named("normal")(setting, problem, jax.random.key(3))
+    drawn = np.concatenate([np.ravel(part) for part in begun.values()])
+    shared = drawn.size - np.unique(drawn).size
+    assert shared < 0.05 * begun["labels"].size + 0.05 * begun["nodes"].size
+
+
+def test_numbers_without_a_deviation_start_around_their_mean() -> None:
+    setting, problem = posed(dataclasses.replace(SPACE, mean=np.arange(5.0), std=np.array([1.0, 1.0, 1.0, 1.0, 0.0])))
+    numbers = np.asarray(Frequent()(setting, problem, jax.random.key(3))["nodes"])[0, :, 4]
+    assert numbers.mean() == pytest.approx(4.0, abs=0.6) and numbers.std() == pytest.approx(1.0, abs=0.4)
+
+
 def test_a_start_that_there_is_not_is_named() -> None:
     with pytest.raises(ValueError, match="expected a number or one of normal, bernoulli, sparse, got 'uniform'"):
         named("uniform")

@@ -95,3 +95,24 @@ def test_restarts_that_agree_up_to_order_are_averaged_and_others_left_out(posed:
     ), "the noise of four restarts averages out once their nodes are matched"
     alone = answer([same[0], *(wrong() for _ in range(7))])
     np.testing.assert_array_equal(alone.nodes, same[0][0])
+
+
+@pytest.mark.parametrize(
+    ("share", "restarts", "wanted"),
+    [(0.5, 1, 1), (0.5, 2, 1), (0.5, 3, 2), (0.5, 8, 4), (0.3, 4, 2), (1.0, 7, 4), (1.0, 8, 8)],
+)
+def test_the_largest_ensemble_is_a_power_of_two_within_its_share(
+    share: float, restarts: int, wanted: int, posed: tuple[Setting, Problem, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the best restarts, where it is the nearest; labels are the best one's. Known edges leave nodes their order."""
+    setting, problem, truth = posed
+    monkeypatch.setattr(tableak, "_distances", lambda setting, problem, guesses: -np.arange(len(guesses.nodes)))
+    rng = np.random.default_rng(0)
+    values, shapes = rng.permutation(restarts) / 10, [part.shape for part in truth[:3]]
+    guesses = Guess(*(rng.normal(size=(restarts, *shape)) for shape in shapes))  # type: ignore[arg-type]
+    known = dataclasses.replace(problem, adjacency=truth.adjacency)
+    found = tableak.Ensemble(share)(setting, known, guesses, values)
+    best = np.argsort(values)[:wanted]
+    np.testing.assert_allclose(found.nodes, guesses.nodes[best].mean(axis=0))
+    np.testing.assert_allclose(found.adjacency, guesses.adjacency[best].mean(axis=0))
+    np.testing.assert_array_equal(found.labels, guesses.labels[best[0]])
