@@ -131,6 +131,13 @@ def test_what_is_not_of_low_rank_stays_whole() -> None:
         np.testing.assert_array_equal(kept.columns, leaf.swapaxes(1, 2))
 
 
+@pytest.mark.parametrize(("rows", "form"), [(9, Compressed), (10, Dense)])
+def test_factors_hold_less_than_half_of_the_numbers(rows: int, form: type) -> None:
+    """Those of ten rows of 40 columns have half as many as the gradient."""
+    left, right = np.random.default_rng(0).normal(size=(2, 40, 9))
+    assert isinstance(compressed((left @ right.T)[None].astype(np.float32), rows), form)
+
+
 @pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner], ids=["gap", "size", "inner"])
 def test_several_gradients_of_one_kernel_are_compared_one_by_one(one: Any) -> None:
     """Each of three has its own number, and its own derivative: those of the arrays themselves."""

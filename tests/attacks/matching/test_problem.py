@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jgleak import Knowledge
+from jgleak.attacks.matching import problem as module
 from jgleak.attacks.matching.dlg import RECIPE
 from jgleak.attacks.matching.problem import _shares, mask_keys, normalisation, pose, steps_made
 from jgleak.attacks.matching.recipe import relaxed
@@ -108,6 +109,19 @@ def test_steps_are_made_again_where_they_are_several_on_all_graphs(
     assert setting.local is (local if made else None)
     setting, _ = pose(one, Knowledge(lab.space, n=4), infer=False, replay="none")
     assert setting.local is None
+
+
+@pytest.mark.parametrize(("steps", "replay", "wanted"), [(3, "steps", 48), (3, "none", 16), (1, "steps", 16)])
+def test_kernels_have_no_higher_rank_than_rows_at_all_steps(
+    steps: int, replay: str, wanted: int, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two graphs of eight slots each."""
+    asked = list[int]()
+    monkeypatch.setattr(module, "compressed", lambda leaf, rows: asked.append(rows) or leaf)
+    one = seen(lab, lab.random(4, 1), lab.random(4, 2))
+    one = dataclasses.replace(one, protocol="fedavg", local=LocalTraining(0.1, steps))
+    pose(one, Knowledge(lab.space, n=4), infer=False, replay=replay)
+    assert set(asked) == {wanted}
 
 
 def test_a_batch_is_padded_graph_by_graph(lab: Any) -> None:
