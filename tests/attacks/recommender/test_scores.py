@@ -143,6 +143,9 @@ def test_repetition_is_the_ratio_of_chances() -> None:
     assert found[2] == found[1] == -statistics.SURE + 1 and found[3] == found[5] == -statistics.SURE + 2
     certain = statistics.repetition(known(0), rounds([SENT[0]] * 2), np.array(SENT[0]))
     assert certain.tolist() == [2 * 1.0] * 4, "without pseudo items every item sent is the history"
+    for sent, score in ((8, 2.0), (9, 0.0)):
+        every = statistics.repetition(known(0), rounds([range(sent)] * 2), np.arange(sent))
+        assert every.tolist() == [score] * sent, "nothing is told apart where everything is rated"
 
 
 @pytest.mark.parametrize(
@@ -284,9 +287,12 @@ def test_a_round_that_does_not_fit_the_model_is_named() -> None:
     check(known(), [*second(items=items[:0], item_gradients=gradients[:0])])
 
 
-@pytest.mark.parametrize("offset", [40.0, -40.0])
-def test_traces_are_the_filters_of_a_graph_convolution_written_out(offset: float) -> None:
-    """``h_k = x_k W / 2 + b x_u W`` hears the user, and ``h_u`` the items that were sent most often."""
+@pytest.mark.parametrize(("beyond", "length"), [(0.1, 2), (-0.1, 2), (0.1, 1)])
+def test_traces_are_the_filters_of_a_graph_convolution_written_out(beyond: float, length: int) -> None:
+    """``h_k = x_k W / 2 + b x_u W`` hears the user, and ``h_u`` the items that were sent most often.
+
+    The ratings that are guessed are a tenth of the network's part above the prior's mean, or below it.
+    """
     rng, seen = np.random.default_rng(0), rounds()
     drawn = [rng.normal(size=shape) for shape in ((USERS, WIDTH), (ITEMS, WIDTH), (WIDTH, WIDTH))]
     users, rows, kernel = (part.astype(np.float32) for part in drawn)
@@ -295,19 +301,19 @@ def test_traces_are_the_filters_of_a_graph_convolution_written_out(offset: float
         moved = {"kernel": rng.normal(size=(WIDTH, WIDTH)).astype(np.float32)}
         own = rng.normal(size=WIDTH).astype(np.float32)
         seen[k] = Sighting(params, dataclasses.replace(one.update, network=moved, user_gradient=own))
-    public = known(1)
-    public = dataclasses.replace(public, model=dataclasses.replace(public.model, centre=public.mean + offset))
-    items = statistics.sent_items(seen)
-    assert size(public, seen) == 2
-    leaves, centre, between = rows[[0, 7]], users[1], 1 / np.sqrt(2 * 3)  # these two are in every round
+    public, items = known(3 - length), statistics.sent_items(seen)
+    assert size(public, seen) == length
+    most, degree, centre = [0, 7][:length], length + 1, users[1]  # these two are in every round
+    between = 1 / np.sqrt(2 * degree)
     states = rows @ kernel / 2 + between * centre @ kernel
-    hidden = centre @ kernel / 3 + between * leaves.sum(axis=0) @ kernel
-    guess = public.model.centre + public.model.scale * float(np.mean(states[[0, 7]] @ hidden))
-    assert (guess > public.mean) is (offset > 0)
+    hidden = centre @ kernel / degree + between * rows[most].sum(axis=0) @ kernel
+    part = public.model.scale * float(np.mean(states[most] @ hidden))
+    model = dataclasses.replace(public.model, centre=public.mean - (1 - beyond) * part)
+    public = dataclasses.replace(public, model=model)
     for k, (_, update) in enumerate(seen):
         shift = update.item_gradients.mean(axis=0) @ kernel / 2
         by_network = (rows @ update.network["kernel"] / 2 + between * centre @ update.network["kernel"]) @ shift
-        by_user = states @ (update.user_gradient @ kernel / 3) * np.sign(offset)
+        by_user = states @ (update.user_gradient @ kernel / degree) * np.sign(beyond * part)
         both = traces(public, seen, items, "network")[k], traces(public, seen, items, "user")[k]
         for found, every in zip(both, (by_network, by_user), strict=True):
             there = np.isin(items, update.items)
@@ -350,4 +356,5 @@ def test_a_view_is_the_supposed_star_with_what_left_of_it(neighbours: str) -> No
         ]
         np.testing.assert_allclose(seen.local.neighbours, wanted, rtol=1e-6)
         assert np.all(seen.shown.neighbours == (neighbours == "trainable"))
-    assert view(public, hidden, items[:2], masked=False).client.items.shape == (4,), "never fewer than four"
+    for count, size in ((1, 4), (2, 4), (4, 4), (5, 8)):
+        assert view(public, hidden, items[:count], masked=False).client.items.shape == (size,), "never fewer than four"

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from jgleak.attacks.recommender import STATISTICS, PublicKnowledge, Sighting, attack, history, real_scores
-from jgleak.attacks.recommender.combined import ratio
+from jgleak.attacks.recommender import (
+    STATISTICS,
+    Estimates,
+    PublicKnowledge,
+    Sighting,
+    attack,
+    history,
+    real_scores,
+    recommender,
+)
+from jgleak.attacks.recommender.combined import certainty, combined, ratio
 from jgleak.attacks.recommender.history import size
+from jgleak.attacks.recommender.tolerances import LIMITS, TOLERANCES
 from jgleak.defenses import parse
 from jgleak.federated.recommender import Protection
 from jgleak.metrics.recommender import leak
@@ -85,6 +97,29 @@ def test_all_items_sent_hide_the_number_and_show_a_bound(made: Ratings, watch: W
     public, (seen,) = watch([4], protection=Protection(ITEMS - 3))
     assert len(seen[0].update.items) == ITEMS and size(public, seen) == 3
     assert np.unique(real_scores(public, seen, "repetition")[1]).size == 1
+
+
+def test_equal_scores_are_reported_by_number_and_doubted_by_all_statistics(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of 80 items are rated, and repetition tells none; ratings are asked for with the doubt that is reported."""
+    public, (seen,) = watch([4], protection=Protection(ITEMS - 3))
+    asked: dict[str, Any] = {}
+
+    def estimated(public: Any, sightings: Any, items: np.ndarray, **given: Any) -> Estimates:
+        asked.update(given, items=items.tolist())
+        return Estimates(np.full(3, 4.0), np.full(3, 0.5), 1.5)
+
+    monkeypatch.setattr(recommender, "estimate", estimated)
+    limits, tolerances = dataclasses.replace(LIMITS, sweeps=7), dataclasses.replace(TOLERANCES, unsure=1.0)
+    found = attack(public, seen, statistic="repetition", tolerances=tolerances, limits=limits)
+    assert np.flatnonzero(found.reported).tolist() == asked["items"] == [0, 1, 2]
+    assert found.ratings.tolist() == [4.0] * 3 + [public.mean] * (ITEMS - 3)
+    assert found.deviations.tolist() == [0.5] * 3 + [public.deviation] * (ITEMS - 3)
+    sure = certainty(combined(public, seen, found.items)[:3], 3 / ITEMS)
+    assert 0 < sure < 1 and asked["certainty"] == found.info["certainty"] == pytest.approx(sure)
+    assert (asked["limits"], asked["tolerances"]) == (limits, tolerances)
+    assert found.info | {"certainty": 0} == {"rounds": 1, "size": 3, "misfit": 1.5, "certainty": 0}
 
 
 @pytest.mark.parametrize("mean", [0.0, 4.0])
