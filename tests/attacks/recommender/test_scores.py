@@ -356,5 +356,7 @@ def test_a_view_is_the_supposed_star_with_what_left_of_it(neighbours: str) -> No
         ]
         np.testing.assert_allclose(seen.local.neighbours, wanted, rtol=1e-6)
         assert np.all(seen.shown.neighbours == (neighbours == "trainable"))
-    for count, size in ((1, 4), (2, 4), (4, 4), (5, 8)):
-        assert view(public, hidden, items[:count], masked=False).client.items.shape == (size,), "never fewer than four"
+    for count, padded in ((1, 4), (2, 4), (4, 4), (5, 8)):
+        assert view(public, hidden, items[:count], masked=False).client.items.shape == (padded,), (
+            "never fewer than four"
+        )
