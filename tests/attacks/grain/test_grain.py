@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -80,9 +81,19 @@ def test_noise_that_explains_all_and_nodes_beyond_number_are_said(lab: Any, monk
 
     observed = unseen(lab, lab.model(layers=2, hidden=4, readout_widths=(3,)))
     monkeypatch.setattr(module, "find_nodes", many)
-    for budget, stop in ((Budget(60.0), "no information"), (Budget(0.0), "time")):
-        answer = module._run(DEFAULTS, observed, Knowledge(lab.space), budget)
+    for clock, stop in ((HELD, "no information"), (Clock(0.0, 0.0), "time")):
+        monkeypatch.setattr(Budget, "start", lambda _, clock=clock: clock)
+        answer = module._run(DEFAULTS, observed, Knowledge(lab.space), Budget())
         assert (answer.stop, answer.info["reason"], answer.graphs) == (stop, "so many", ())
+
+
+def test_options_are_recorded_where_they_are_not_the_default(lab: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "_run", lambda *_: found(lab, 0.5, "exhausted"))
+    observed = unseen(lab, lab.model(layers=2, hidden=4, readout_widths=(3,)))
+    wider = GrainSettings(limits=GrainLimits(solver_rounds=31))
+    for settings, options in ((DEFAULTS, {}), (wider, {"options": {"solver_rounds": 31}})):
+        answer = module.run(settings, observed, Knowledge(lab.space), key=jax.random.key(0), budget=Budget())
+        assert answer.info == {"nodes": 2} | options and answer.gradient_distance == 0.5
 
 
 @pytest.mark.parametrize(

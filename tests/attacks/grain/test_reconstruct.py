@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -21,7 +22,7 @@ from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, Observation
 from jgleak.gnn import GNN
 from jgleak.graph import Graph
-from tests.clocks import HELD
+from tests.clocks import HELD, Held
 
 from .test_build import brute, builder, cut
 
@@ -127,6 +128,30 @@ def test_under_two_convolutions_equal_shares_of_blocks_are_tested_once_and_count
     assert sorted(graph.n for graph in asked) == [3, 4, 5, 6] and found.info["graphs_tested"] == 4
 
 
+@pytest.mark.parametrize("world", ["ring of equals", "ring of two colours"])
+def test_a_graph_that_was_searched_from_one_node_is_not_built_again_from_another(
+    world: str, lab: Any, monkeypatch: Any
+) -> None:
+    """Nor with more steps than were enough."""
+    made = candidates(WORLDS[world](lab))
+    found, asked = searched(lab, monkeypatch, made, lambda graph: 0.5, n=4)
+    assert [graph.n for graph in asked] == [4] and found.info["graphs_closed"] == found.info["graphs_tested"] == 1
+
+
+def test_nothing_is_tested_behind_a_match(lab: Any, monkeypatch: Any) -> None:
+    """Of two stages that have the same blocks; what passed before the search counts as others' seconds."""
+
+    class Later(Held):
+        elapsed = 10.0  # type: ignore[assignment]
+
+    made = candidates([lab.ring([0] * 4)])
+    made = dataclasses.replace(made, info={"seconds_one_hop": 1.0, "seconds_two_hop": 2.0})
+    monkeypatch.setattr(module, "_stages", lambda search: iter([np.ones(made.twos.size, bool)] * 2))
+    found, asked = searched(lab, monkeypatch, made, lambda graph: 0.0, max_n=6, clock=Later(0.0, 0.5))
+    assert found.stop == "match" and [graph.n for graph in asked] == [3]
+    assert found.info["seconds_search"] == 7.0
+
+
 def test_only_graphs_of_the_rows_that_are_known_are_tested(lab: Any, monkeypatch: Any) -> None:
     made = candidates([lab.path([0, 0]), lab.path([0, 1]), lab.path([1, 1])])
     for colours in ([0, 0], [0, 1], [1, 1]):
@@ -154,6 +179,7 @@ def test_a_search_says_why_it_ended(lab: Any, monkeypatch: Any) -> None:
     nothing = dataclasses.replace(made, twos=made.twos.keep(np.zeros(made.twos.size, bool)))
     found, asked = searched(lab, monkeypatch, nothing, lambda graph: 0.5, n=4)
     assert found.stop == "no candidates" and not asked and found.graphs == () and found.gradient_distance is None
+    assert found.info["graphs_tested"] == found.info["graphs_closed"] == 0
     found, _ = searched(lab, monkeypatch, nothing, lambda graph: 0.5, n=4, clock=Clock(0.0, 0.0))
     assert found.stop == "time"
     found, asked = searched(lab, monkeypatch, made, lambda graph: 0.5, max_n=6, clock=Clock(0.0, 0.0))
@@ -239,6 +265,24 @@ def test_the_mean_of_the_last_rows_is_read_and_its_noise_bounded(lab: Any, noise
     assert Search(flat, Knowledge(lab.space), rows_of(lab), GrainSettings(), HELD).last_rows is None
     deep = Search(unseen(lab, lab.model(**DEEP)), Knowledge(lab.space), rows_of(lab), GrainSettings(), HELD)
     assert deep.last_rows is None
+
+
+@pytest.mark.parametrize("together", [2, 256])
+def test_last_rows_are_those_of_every_block(together: int, lab: Any, monkeypatch: Any) -> None:
+    """However many are computed at once."""
+    monkeypatch.setattr(module, "HIDDEN", together)
+    model, made = lab.model(layers=2, hidden=4, readout_widths=(3,)), rows_of(lab)
+    params = lab.params(model)
+    states = np.random.default_rng(0).normal(size=(made.twos.size, 4))
+    made = dataclasses.replace(made, twos=dataclasses.replace(made.twos, states=states))
+    search = Search(
+        dataclasses.replace(unseen(lab, model), params=params), Knowledge(lab.space), made, GrainSettings(), HELD
+    )
+    inputs = made.nodes.rows[made.ones.roots[made.twos.roots]], model.entering(made.twos.below, states)
+    rows, entering = (jnp.asarray(part, jnp.float32) for part in inputs)
+    wanted = model.apply({"params": params}, rows, entering, method="node_hidden")[0]
+    assert search.last_rows is not None and len(wanted) == 3
+    np.testing.assert_allclose(search.last_rows[0], wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_counts_whose_mean_row_is_another_are_not_plausible(lab: Any) -> None:

@@ -7,7 +7,9 @@ import dataclasses
 from jgleak.attacks.matching import molgan
 from jgleak.attacks.matching.dlg import RECIPE
 from jgleak.attacks.matching.glg import Tree
+from jgleak.attacks.matching.options import OBJECTIVES, OPTIMISERS, configured, settings
 from jgleak.attacks.matching.recipe import on_device
+from jgleak.attacks.matching.starts import NAMED, Frequent, Sparse
 from jgleak.attacks.matching.tableak import Ensemble
 
 
@@ -30,3 +32,11 @@ def test_recipes_that_differ_on_the_host_alone_are_compiled_as_one() -> None:
     assert on_device(on_host) == on_device(RECIPE) == plain
     for field, value in (("steps", 7), ("restarts", 3), ("lr", 0.5), ("target", 1.0), ("keep", "last")):
         assert on_device(dataclasses.replace(RECIPE, **{field: value})) != plain
+
+
+def test_parts_that_users_name_are_recorded_by_their_names() -> None:
+    for option, names in (("optimiser", OPTIMISERS), ("objective", OBJECTIVES), ("init", NAMED)):
+        for name in names:
+            assert settings(configured(RECIPE, {option: name}))[option] == name
+    assert settings(dataclasses.replace(RECIPE, start=Sparse(0.5)))["init"] == "sparse"
+    assert settings(dataclasses.replace(RECIPE, start=Frequent()))["init"] == "Frequent"

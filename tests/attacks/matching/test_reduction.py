@@ -69,6 +69,9 @@ def test_models_that_show_the_features_elsewhere_stay_as_they_are(lab: Any) -> N
     added = GNN(90, (Layer(GCNConv(90), residual=AddedRow()),), Pooled())
     seen = fedsgd(added, lab.params(added), [client(1)], WORDS, loss="ce")
     assert reduce(seen) == (seen, None)
+    frozen = GNN(90, (Layer(GCNConv(8)), Layer(GCNConv(8))), Pooled(), frozen=("layers_0",))
+    hidden = fedsgd(frozen, lab.params(frozen), [client(1)], WORDS, loss="ce")
+    assert reduce(hidden) == (hidden, None), "whose first map is frozen"
 
 
 @pytest.mark.parametrize(
@@ -91,13 +94,15 @@ def test_every_map_that_the_features_enter_gets_fewer_columns(lab: Any, first: L
         np.testing.assert_allclose(leaf, found, rtol=1e-3, atol=1e-3 * np.abs(leaf).max())
 
 
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("rows", [0, 2])
 @pytest.mark.parametrize("columns", [6, 40])
-def test_directions_are_those_of_the_gradient_and_of_the_rows_and_no_more(columns: int, rows: int) -> None:
-    """Of a matrix of rank three, and of rows beside it; from fewer random combinations where columns are many."""
+def test_directions_are_those_of_the_gradient_and_of_the_rows_and_no_more(columns: int, rows: int, size: float) -> None:
+    """Of a matrix of rank three, and of rows beside it, however long either is; from fewer random combinations where
+    columns are many."""
     rng, how = np.random.default_rng(0), Reduction(sketch=20)
-    seen = rng.normal(size=(50, 3)) @ rng.normal(size=(3, columns))
-    beside = rng.normal(size=(rows, 50)) if rows else None
+    seen = size * rng.normal(size=(50, 3)) @ rng.normal(size=(3, columns))
+    beside = rng.normal(size=(rows, 50)) / size if rows else None
     basis = _span(seen, beside, how)
     assert basis is not None and basis.shape == (50, bucket(3 + rows))
     rank = 3 + rows
