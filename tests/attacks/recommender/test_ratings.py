@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.recommender import PublicKnowledge, Sighting, attack, estimate, history, ratings
+from jgleak.attacks.recommender.clipped import clipped
 from jgleak.attacks.recommender.noise import noise
 from jgleak.attacks.recommender.star import expected, predictions, view
 from jgleak.defenses import parse
@@ -92,6 +93,30 @@ def test_an_entry_varies_by_noise_and_by_what_dropout_leaves_of_it(made: Ratings
         wanted = 0.0001**2 + drawn.var(axis=0).mean()
         np.testing.assert_allclose(1 / group.weight[shown][tensor == one], wanted, rtol=0.05)
     assert not group.weight[~shown].any()
+    squares = ratings._squares(public.model, group.view, np.eye(len(items)))
+    bend = clipped(group.centre, public.deviation**2 * squares, np.full(squares.size, 0.002 * (1 - dropout)))
+    rows = np.arange(squares.size) >= sum(leaf.size for leaf in jax.tree.leaves(group.view.seen.network))
+    for ours, theirs in zip(group.bend, bend, strict=True):
+        np.testing.assert_allclose(ours[rows], theirs[rows], rtol=1e-6)
+
+
+def test_an_offset_is_never_dropped(made: Ratings, watch: Watch) -> None:
+    """It is the entry behind those of an embedding, and the network's are no embedding's."""
+    public, ((seen,),) = watch([28], dropout=0.3, bias=True)
+    one = view(public, seen, truth(made, 28)[0], masked=True)
+    kept = np.split(ratings._kept(public.model, one), np.cumsum([leaf.size for leaf in jax.tree.leaves(one.seen)])[:-1])
+    width, network = public.model.width, len(jax.tree.leaves(one.seen.network))
+    assert all(np.all(part == 1.0) for part in kept[:network])
+    for part in kept[network:]:
+        np.testing.assert_allclose(
+            part.reshape(-1, width + 1), np.tile([*[0.7] * width, 1.0], (part.size // (width + 1), 1))
+        )
+
+
+def test_of_no_history_there_are_no_ratings(watch: Watch) -> None:
+    public, (seen,) = watch([28])
+    found = estimate(public, seen, np.zeros(0, int))
+    assert found.ratings.shape == found.deviations.shape == (0,) and found.misfit == 0.0
 
 
 def test_the_order_of_a_users_ratings_changes_nothing(made: Ratings, watch: Watch) -> None:
@@ -132,7 +157,7 @@ def test_deviations_are_the_errors(made: Ratings, watch: Watch, defense: str, ow
 def dense(
     public: PublicKnowledge, seen: list[Sighting], items: np.ndarray, certainty: float
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The posterior by whole matrices: ``updates = zero + J^T learnt(ratings) + noise``, without clipping."""
+    """The posterior by whole matrices: ``updates = clip(zero + J^T learnt(ratings)) + noise``, by the line for clip."""
     model, known, count = public.model, noise(public.protection), len(items)
     views = [view(public, one, items, masked=False) for one in seen]
 
@@ -155,19 +180,22 @@ def dense(
 
     laplace, variance, rows = known.kind == "laplace", known.deviation**2, spread @ jacobian
     gain = (2.0 if laplace else 1.0) / variance
-    gram, prior = len(seen) * gain * rows @ rows.T, np.eye(count) / public.deviation**2
+    centre, squares = zero + jacobian.T @ learnt(np.full(count, public.mean)), (rows**2).sum(axis=0)
+    bend = clipped(centre, public.deviation**2 * squares, np.full(centre.size, known.bound))
+    gram, prior = len(seen) * gain * (rows * bend.slope**2) @ rows.T, np.eye(count) / public.deviation**2
+    missed = len(seen) * gain * rows**2 @ (bend.left / np.maximum(squares, 1e-60)) / np.diag(gram)
     back = np.linalg.inv(spread)
     wrong = (1.0 - certainty) * ((now - learnt(np.full(count, public.mean))) ** 2 + public.deviation**2)
     ratings, misfit, wider = np.full(count, public.mean), 0.0, 1.0
     for sweep in range(3):
-        residual = updates - zero - jacobian.T @ learnt(ratings)
+        residual = updates - bend.expected - bend.slope * (zero + jacobian.T @ learnt(ratings) - centre)
         if sweep == 1:
             misfit = float(np.mean(residual**2) / variance)
             excess = max(misfit - 1.0 - 12.0 / np.sqrt(residual.size), 0.0)
             wider = 1.0 + excess * residual.size / count
         score = known.deviation / np.sqrt(2.0) * np.sign(residual) if laplace and sweep else residual
-        told = np.linalg.inv(wider * np.linalg.inv(gram) + back @ np.diag(wrong) @ back)
-        slope = told @ np.linalg.solve(gram, gain * rows @ score.sum(axis=0))
+        told = np.linalg.inv(wider * np.linalg.inv(gram) + back @ np.diag(wrong) @ back + np.diag(missed))
+        slope = told @ np.linalg.solve(gram, gain * rows @ (bend.slope * score.sum(axis=0)))
         ratings = ratings + np.linalg.solve(told + prior, slope + prior @ (public.mean - ratings))
     return ratings, np.sqrt(np.diag(np.linalg.inv(told + prior))), float(np.sqrt(misfit))
 
@@ -179,12 +207,13 @@ def dense(
         ("gaussian:0.02", "gaussian:0.005", 5.0, 0.6),
         ("laplace:0.02", "laplace:0.02", None, 0.6),
         ("laplace:0.02", "laplace:0.005", None, 1.0),
+        ("clip-inf:0.05+gaussian:0.02", "clip-inf:0.05+gaussian:0.02", 5.0, 0.8),
     ],
 )
 def test_the_posterior_is_that_of_whole_matrices(
     made: Ratings, watch: Watch, defense: str, stated: str, own: float | None, certainty: float
 ) -> None:
-    """Also where there is more noise than is stated, which widens it."""
+    """Also where there is more noise than is stated, which widens it, and where entries are cut."""
     public, sightings = watch(WATCHED, protection=Protection(0, parse(defense)), rounds=4, own=own)
     public = dataclasses.replace(public, protection=Protection(0, parse(stated)))
     items, seen = truth(made, WATCHED[1])[0], sightings[1]
