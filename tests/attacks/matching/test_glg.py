@@ -132,3 +132,8 @@ def test_penalties_have_the_published_weights(lab: Any) -> None:
     nothing: Any = None
     found = glg.Penalty()(nothing, Guess(nodes, adjacency, nothing), jnp.asarray(7))
     assert float(found) == pytest.approx(published(x, edges), rel=1e-4)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 10])
+def test_the_dummy_of_node_attacker_1_is_a_balanced_tree_of_depth_two(degree: int) -> None:
+    np.testing.assert_array_equal(glg.Tree(degree)(), nx.to_numpy_array(nx.balanced_tree(degree, 2)))
