@@ -40,7 +40,7 @@ def find_candidates(
     nodes: Nodes,
     *,
     settings: GrainSettings,
-    levels: tuple[int, ...] = (1, 2),
+    levels: tuple[int, ...],
     grown: dict[bool, Blocks],
     clock: Clock,
     budget: Budget,
