@@ -59,13 +59,14 @@ def test_edges_go_a_share_of_the_way_back(lab: Any) -> None:
 @pytest.mark.parametrize("form", ["whole", "dense", "kept", "compressed", "bias"])
 def test_a_gradient_of_any_form_is_the_one_observed(form: str) -> None:
     rng = np.random.default_rng(0)
-    left, values, right = rng.normal(size=(5, 2)), np.array([3.0, 0.5]), rng.normal(size=(4, 2))
-    gradient = (left * values) @ right.T
+    parts: Any = rng.normal(size=(5, 2)), np.array([3.0, 0.5]), rng.normal(size=(4, 2))
+    gradient: Any = (parts[0] * parts[1]) @ parts[2].T
+    least: Any = np.zeros((1, 1, 1))
     leaf: Any = {
         "whole": Whole(gradient),
         "dense": Dense(gradient.T[None]),
-        "kept": Kept(gradient.T[None], np.zeros((1, 1, 1))),
-        "compressed": Compressed(left, values, right),
+        "kept": Kept(gradient.T[None], least),
+        "compressed": Compressed(*parts),
         "bias": gradient[None],
     }[form]
     np.testing.assert_allclose(_observed(leaf), gradient)
