@@ -106,9 +106,8 @@ def test_what_is_searched_for_is_drawn_once_each() -> None:
     """Features, edges and labels share no number."""
     setting, problem = posed()
     begun = named("normal")(setting, problem, jax.random.key(3))
-    drawn = np.concatenate([np.ravel(part) for part in begun.values()])
-    shared = drawn.size - np.unique(drawn).size
-    assert shared < 0.05 * begun["labels"].size + 0.05 * begun["nodes"].size
+    nodes, edges, labels = (np.ravel(begun[name]) for name in ("nodes", "adjacency", "labels"))
+    assert np.isin(nodes, edges).mean() < 0.05 and not np.isin(labels, np.r_[nodes, edges]).any()
 
 
 def test_numbers_without_a_deviation_start_around_their_mean() -> None:

@@ -108,7 +108,7 @@ def test_the_largest_ensemble_is_a_power_of_two_within_its_share(
     setting, problem, truth = posed
     monkeypatch.setattr(tableak, "_distances", lambda setting, problem, guesses: -np.arange(len(guesses.nodes)))
     rng = np.random.default_rng(0)
-    values, shapes = rng.permutation(restarts) / 10, [part.shape for part in truth[:3]]
+    values, shapes = np.arange(restarts)[::-1] / 10, [part.shape for part in truth[:3]]
     guesses = Guess(*(rng.normal(size=(restarts, *shape)) for shape in shapes))  # type: ignore[arg-type]
     known = dataclasses.replace(problem, adjacency=truth.adjacency)
     found = tableak.Ensemble(share)(setting, known, guesses, values)
