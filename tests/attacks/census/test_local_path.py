@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.census.local_path import LocalPath, Point, every_step_whole, moved, root_shares
+from jgleak.attacks.census.local_path import LocalPath, Point, every_step_whole, midway, moved, root_shares, straight
 from jgleak.federated import LocalTraining, Observation
-from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled
+from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, Layer, Pooled
 
 MODEL = GNN(3, (Layer(GCNConv(5)),), Pooled("mean", MLP((4, 2))))
 ZEROS = jax.tree.map(lambda s: np.zeros(s.shape), jax.eval_shape(lambda: MODEL.initial(key=jax.random.key(0))))
@@ -48,3 +48,28 @@ def test_shares_of_pooled_rows_are_those_in_the_row_that_the_head_shows(steps: i
     assert found.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(found @ rows, kernel @ bias / (bias @ bias), rtol=1e-9)
     np.testing.assert_array_equal(root_shares(MODEL, path(0.0 * behind)), shares)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [MODEL, MODEL.clone(frozen=("layers_0",)), MODEL.clone(layers=(Layer(GCNConv(5), norm=BatchNorm()),))],
+    ids=["all trained", "a part frozen", "running statistics"],
+)
+@pytest.mark.parametrize("local", [LocalTraining(0.1, 4, 0.5, 0.3), LocalTraining(0.2, 3)])
+def test_along_equal_gradients_the_straight_path_is_the_client_s(model: GNN, local: LocalTraining) -> None:
+    """What is frozen, and statistics, do not decay."""
+    rng, whole = np.random.default_rng(0), jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))
+    weights, slope = (jax.tree.map(lambda s: rng.normal(size=s.shape).astype(np.float32), whole) for _ in range(2))
+    slope = jax.tree.map(np.asarray, model.trained(slope))
+    seen = Observation(model, weights, slope, "ce", protocol="fedavg", local=local, batch_size=4)
+    path, middle = straight(seen), jax.tree.map(np.zeros_like, weights)
+    speed = jax.tree.map(np.zeros_like, weights)
+    assert len(path) == local.steps
+    for point, share in zip(path, local.shares, strict=True):
+        assert point.share == pytest.approx(share)
+        jax.tree.map(lambda got, want: np.testing.assert_allclose(got, want, atol=1e-5), point.params, weights)
+        middle = jax.tree.map(lambda sum_, one, share=share: sum_ + share * one, middle, weights)
+        gradient = jax.tree.map(lambda g, w: g + local.weight_decay * w, slope, model.trained(weights))
+        speed = jax.tree.map(lambda v, g: local.momentum * v + g, speed, gradient)
+        weights = jax.tree.map(lambda w, v: w - local.rate * v, weights, speed)
+    jax.tree.map(lambda got, want: np.testing.assert_allclose(got, want, atol=1e-5), midway(seen).params, middle)
