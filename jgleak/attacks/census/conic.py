@@ -94,7 +94,7 @@ def _of_last(
     """From the last convolution's gradient alone: the sum of all columns must be explained; single columns are used
     where they are explained."""
     size = np.linalg.norm(gradient, axis=0)
-    live = size > FAINT * np.max(size, initial=0.0)
+    live = size > FAINT * size.max()
     lengths = np.linalg.norm(states, axis=1)
     if not live.any() or not lengths.any():
         return None

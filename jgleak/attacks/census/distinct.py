@@ -122,7 +122,7 @@ def _occurring(problem: CensusProblem, nodes: Nodes) -> frozenset[int]:
     # a basis of the rows among them: those that no other row's coefficients name are in every basis
     upper, order = (np.asarray(part) for part in linalg.qr(scaled(nodes.rows).T, mode="r", pivoting=True))
     sizes = np.abs(np.diag(upper))
-    rank = int(np.sum(sizes > sizes.max(initial=0.0) * ROUNDING))
+    rank = int(np.sum(sizes > sizes.max() * ROUNDING))
     others = linalg.solve_triangular(upper[:rank, :rank], upper[:rank, rank:])
     return frozenset(order[:rank][np.all(np.abs(others) < DEPENDENT, axis=1)].tolist())
 

@@ -64,7 +64,7 @@ class Stars:
         the ``rank``; None where the clock ended first."""
         degrees, number = self.degrees, len(self.edges)
         # a least number of nodes of a vector binds a star by itself only where the vector has no other star
-        alone = np.bincount(self.vectors, minlength=self.least.size)[self.vectors] == 1
+        alone = np.bincount(self.vectors)[self.vectors] == 1
         low = np.where(alone, self.least[self.vectors], 0)
         high = np.minimum(self.most[self.vectors], n)
         owed = np.r_[np.cumsum(low[::-1])[::-1], 0]  # nodes that the stars from each on cannot do without

@@ -12,22 +12,22 @@ from models import some_params
 from jgleak import Budget, Knowledge, get_attack, standard
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.checks import ATTEMPTS
-from jgleak.attacks.census.conic import occurring
+from jgleak.attacks.census.conic import StateCone, occurring
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.unit_classes import Rows
 from jgleak.datasets import load
 from jgleak.datasets.molecules import molecule_graph
 from jgleak.federated import Observation, fedsgd
-from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled
+from jgleak.gnn import GNN, MLP, GCNConv, GINConv, Layer, Pooled
 from jgleak.gnn.tree import at, put
 from tests.clocks import HELD as FOREVER
 
 DATA = load("embedded")
 
 
-def seen(states: np.ndarray, upstream: np.ndarray) -> CensusProblem:
+def seen(states: np.ndarray, upstream: np.ndarray, last: type[GCNConv | GINConv] = GCNConv) -> CensusProblem:
     """An update whose last kernel has this gradient; the rows that enter it are the states themselves."""
-    layers = Layer(GCNConv(states.shape[1])), Layer(GCNConv(upstream.shape[1]), "gelu")
+    layers = Layer(GCNConv(states.shape[1])), Layer(last(upstream.shape[1]), "gelu")
     model = GNN(DATA.space.width, layers, Pooled(mlp=MLP((2,))))
     params = some_params(model)
     update = put(params, ("layers_1", "conv", "kernel"), (states.T @ upstream).astype(np.float32))
@@ -55,6 +55,59 @@ def test_without_a_true_block_nothing_is_said() -> None:
     states = np.maximum(rng.normal(size=(300, 60)), 0.0)
     problem = seen(states[:8], rng.exponential(size=(8, 20)))
     assert occurring(problem, states[1:], np.arange(299), unknown, FOREVER) is None  # a true block is missing
+
+
+def blocks_of(problem: CensusProblem, states: np.ndarray) -> list[int] | None:
+    """Those that are used."""
+    used = occurring(problem, states, np.arange(states.shape[0]), unknown, FOREVER)
+    return None if used is None else np.flatnonzero(used).tolist()
+
+
+def test_neither_the_size_of_the_gradient_nor_that_of_states_decides() -> None:
+    """A long state has as much less weight."""
+    rng = np.random.default_rng(2)
+    states, upstream = np.maximum(rng.normal(size=(100, 40)), 0.0), rng.exponential(size=(4, 6))
+    assert blocks_of(seen(states[:4], upstream), states) == [0, 1, 2, 3]
+    for unit in (1e-6, 1e6):
+        assert blocks_of(seen(states[:4], unit * upstream), states) == [0, 1, 2, 3]
+    lengths = 10.0 ** rng.uniform(-3, 3, size=(100, 1))
+    assert blocks_of(seen(states[:4], upstream), lengths * states) == [0, 1, 2, 3]
+    assert blocks_of(seen(states[:4], 0.0 * upstream), states) is None, "a gradient of zero says nothing"
+
+
+def test_columns_count_alike_however_small() -> None:
+    """Also where no more than one of them is explained alone: the sum of all has those of a thousandth as well."""
+    rng = np.random.default_rng(3)
+    states = np.maximum(rng.normal(size=(50, 40)), 0.0)
+    problem = seen(states[:3], np.array([[1e3, 0.0], [1e3, 0.0], [0.0, 1.0]]))
+    limits = dataclasses.replace(problem.limits, conic_columns=1)
+    few = dataclasses.replace(problem, settings=dataclasses.replace(problem.settings, limits=limits))
+    assert blocks_of(few, states) == [0, 1, 2]
+
+
+def test_a_column_whose_entries_nearly_cancel_has_their_sum_s_sign() -> None:
+    """States of both signs, as behind other activations, whose entries add up to little above zero."""
+    rng = np.random.default_rng(4)
+    states = rng.normal(size=(50, 40))
+    states += 0.01 - states.mean(axis=1, keepdims=True)
+    for sign in (1.0, -1.0):
+        assert blocks_of(seen(states[:3], sign * rng.exponential(size=(3, 5))), states) == [0, 1, 2]
+
+
+def test_rows_behind_an_inner_layer_are_not_made_of_states() -> None:
+    """Of a GIN, in whose first kernel a true block is missing, the second explains nothing either."""
+    rng = np.random.default_rng(5)
+    states, upstream = np.maximum(rng.normal(size=(50, 40)), 0.0), rng.exponential(size=(3, 6))
+    assert blocks_of(seen(states[:3], upstream, GINConv), states) == [0, 1, 2]
+    assert blocks_of(seen(states[:3], upstream, GINConv), states[1:]) is None
+
+
+def test_a_weight_counts_above_its_share_of_the_largest() -> None:
+    cone = StateCone(np.eye(4), np.full(4, 3.0), 0.1)
+    assert np.linalg.norm(cone.goal) == 1.0
+    some = np.arange(4)
+    assert cone.counts(some, np.array([10.0, 1.0, 1.01, 0.5])).tolist() == [True, False, True, False]
+    assert not cone.counts(some, np.zeros(4)).any() and cone.counts(some[:0], np.zeros(0)).size == 0
 
 
 def test_a_last_layer_whose_units_are_all_on_is_no_obstacle() -> None:

@@ -23,12 +23,14 @@ from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.span.distinct import Board
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated import Knowledge, fedsgd
 from jgleak.graph import Graph
+from tests.clocks import HELD
 
 from .brute import Population
 from .test_anonymity import COLUMNS, forms, seen, typed, weights
@@ -84,9 +86,16 @@ def searched(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[t
     truth = lab.path([0, 1, 2, 3])
     seen_of_it = lab.observe(lab.model(), truth)
 
-    def one(*settled: Callable[[Board], None], certain: bool = True, **known: Any) -> Any:
-        problem = CensusProblem.of(seen_of_it, Knowledge(lab.space, distinct_nodes=True))
-        clock = FOREVER.start()
+    def one(
+        *settled: Callable[[Board], None],
+        certain: bool = True,
+        listed: int = 9,
+        clock: Clock | None = None,
+        **known: Any,
+    ) -> Any:
+        settings = dataclasses.replace(DEFAULTS, limits=dataclasses.replace(DEFAULTS.limits, listed=listed))
+        problem = CensusProblem.of(seen_of_it, Knowledge(lab.space, distinct_nodes=True), settings)
+        clock = clock or FOREVER.start()
         candidates = CensusCandidates(problem, clock, FOREVER)
         problem = dataclasses.replace(problem, knowledge=dataclasses.replace(problem.knowledge, **known))
         codes = truth.x.astype(int)
@@ -142,6 +151,18 @@ def test_what_stays_open_is_joined_in_every_way(searched: Any) -> None:
         "the two paths with these ends; an end joined to the other is none"
     )
     assert found.partials == 2, "graphs that are not connected are not compared"
+
+
+@pytest.mark.parametrize(
+    ("listed", "partials", "graphs", "exhausted"), [(2, 2, 2, True), (1, 2, 1, False), (0, 1, 0, False)]
+)
+def test_a_list_that_is_full_ends_the_search(
+    listed: int, partials: int, graphs: int, exhausted: bool, searched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one graph more than it may have, of the two paths that there are."""
+    monkeypatch.setattr(module, "TOGETHER", 1)
+    _, found = searched(settles(), listed=listed, clock=HELD)
+    assert (found.partials, len(found.graphs), found.exhausted) == (partials, graphs, exhausted)
 
 
 def test_vectors_that_no_settled_node_has_as_a_neighbour_are_left_out(searched: Any) -> None:
@@ -291,7 +312,7 @@ def test_an_assumption_that_is_left_or_not_used_is_said(lab: Any, monkeypatch: p
 def test_it_needs_edges_that_are_alike_and_a_check_of_neighbourhoods(
     classes: int, checks: tuple[int, ...], why: str | None, lab: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CensusCandidates, "checks_of", lambda *_: checks)
+    monkeypatch.setattr(CensusCandidates, "checks_of", lambda _, __, hop: checks if hop == 1 else ())
     problem, candidates = object.__new__(CensusProblem), object.__new__(CensusCandidates)
     problem.__dict__.update(knowledge=Knowledge(lab.space))
     candidates.__dict__.update(start=SimpleNamespace(nodes=SimpleNamespace(classes=classes)))

@@ -14,7 +14,7 @@ import pytest
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import enumerate as enumeration
 from jgleak.attacks.census.assemble import ExplainingGraph
-from jgleak.attacks.census.enumerate import Multiset, Stars, _batches, _Looked, enumerated, may_be_small
+from jgleak.attacks.census.enumerate import Multiset, Stars, _batches, _Looked, _stars, enumerated, may_be_small
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.distance import Fit
@@ -189,3 +189,17 @@ def test_graphs_of_a_multiset_come_in_batches(classes: int, monkeypatch: pytest.
     monkeypatch.setattr(Grown, "cut", True)
     made, looked = batched()
     assert [len(part) for part in made] == [4, 4, 2] and looked.cut
+
+
+@pytest.mark.parametrize(("absolute", "unit"), [(True, 1.0), (False, 0.25)])
+def test_bounds_are_numbers_or_shares_of_nodes_as_the_update_shows_them(
+    absolute: bool, unit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four nodes, those of one vector two or three, and of the other at most one."""
+    space = FeatureSpace((onehot("kind", range(2)), onehot("degree", range(4))), degree="degree")
+    codes = np.array([[0, 1], [1, 2]], np.int32)
+    some, nodes = problem(), Nodes(codes, space.encode(codes), codes[:, 1])
+    some.__dict__.update(knowledge=Knowledge(space))
+    monkeypatch.setattr(CensusProblem, "absolute", property(lambda _: absolute))
+    stars = _stars(some, nodes, (unit * np.array([2.0, 0.0]), unit * np.array([3.0, 1.0])), (4, 1))
+    assert stars.least.tolist() == [2, 0] and stars.most.tolist() == [3, 1]

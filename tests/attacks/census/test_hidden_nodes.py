@@ -14,11 +14,15 @@ from jgleak import Budget, Knowledge, get_attack
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census import hidden_nodes
 from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.checks import HIDDEN
 from jgleak.attacks.census.hidden_nodes import OCCURRING, PARALLEL, hidden, lines
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.row_rank import shown_rank, spanning, unspanned
+from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.census.starts import Start
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.node_kinds import vectors
+from jgleak.attacks.span.hops import one_hop_count
 from jgleak.attacks.span.levels import input_subspace
 from jgleak.attacks.span.margin import RoundingMargin
 from jgleak.attacks.span.subspace import Subspace
@@ -84,6 +88,22 @@ def test_every_vector_of_values_that_occur_is_there_and_no_other() -> None:
     assert {tuple(row) for row in graph.x[:, free].tolist()} <= found
 
 
+def test_all_vectors_are_tried_at_once_where_their_blocks_are_as_few_as_may_be() -> None:
+    """With as many neighbours as options say, where no feature states them."""
+    _, observation = behind_gin(TREES[0])
+
+    def starts(**limits: int) -> tuple[Start, ...]:
+        span = dataclasses.replace(DEFAULTS.limits.span, unknown_degree=2, **limits)
+        settings = dataclasses.replace(DEFAULTS, limits=dataclasses.replace(DEFAULTS.limits, span=span))
+        return hidden(CensusProblem.of(observation, Knowledge(LIBRARY), settings), FOREVER)
+
+    (whole,) = starts(whole_candidates=10**9)
+    number = one_hop_count(whole.nodes)
+    assert whole.conditions == (OCCURRING,) and whole.nodes.degrees.max() == 2
+    assert [start.conditions for start in starts(whole_candidates=number)] == [(OCCURRING,)]
+    assert [start.conditions for start in starts(whole_candidates=number - 1)] == [(OCCURRING, PARALLEL)]
+
+
 def test_nothing_is_hidden_from_who_knows_the_rows_or_sees_noise() -> None:
     graph, observation = seen("CC(=O)C(C)O", RAW)
     for knows in (Knowledge(RAW, n=graph.n, features=graph.x), Knowledge(RAW, noise=1e-6)):
@@ -106,6 +126,7 @@ def test_rows_outside_the_span_lie_on_one_line(smiles: str) -> None:
     found = {tuple(row) for row in start.nodes.codes.tolist()}
     assert rows <= found and len(found) <= 2 * len(rows)
     assert start.complete and start.nodes.complete and start.conditions == (OCCURRING, PARALLEL)
+    assert start.attempts is HIDDEN, "blocks are checked by mixed rows"
     encoded = LIBRARY.encode(graph.x)
     assert shown_rank(problem, start.nodes) == np.linalg.matrix_rank(encoded)
     mixed = (graph.adjacency + np.eye(graph.n)) @ encoded
@@ -124,10 +145,11 @@ def test_trees_are_found_behind_a_gin_though_no_feature_states_a_degree() -> Non
         assert any(condition.startswith("no node has more than 4") for condition in answer.certificate.conditions)
 
 
-def test_a_line_that_lacks_a_value_or_a_dimension_cannot_be_all() -> None:
+def test_a_line_that_lacks_a_value_or_a_dimension_cannot_be_all(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, observation = behind_gin(TREES[0])
     span = input_subspace(observation, Knowledge(LIBRARY))
     codes = vectors(Evidence(observation, LIBRARY))
+    monkeypatch.setattr(hidden_nodes, "COMPARED", codes.shape[0])
     (whole,) = lines(codes, LIBRARY, span, FOREVER)
     kept = ~whole | (codes[:, 0] != 7)  # nitrogen: other vectors still have it
     assert np.any(codes[kept, 0] == 7)
@@ -138,6 +160,9 @@ def test_a_line_that_lacks_a_value_or_a_dimension_cannot_be_all() -> None:
     assert lines(more, LIBRARY, span, FOREVER) == [], "a value that no vector of the line has"
     repeated = np.repeat(graph.x[:1], 3, axis=0)
     assert lines(repeated, LIBRARY, span, FOREVER) == []
+    monkeypatch.setattr(hidden_nodes, "COMPARED", codes.shape[0] - 1)
+    assert lines(codes, LIBRARY, span, FOREVER) == [], "too many to compare"
+    assert lines(codes[:1], LIBRARY, Subspace.of_gradient(np.zeros((LIBRARY.width, 2))), FOREVER) == [], "no span"
 
 
 def test_small_graphs_are_taken_from_hidden_nodes_where_those_that_pass_cannot_be_all() -> None:
@@ -216,6 +241,10 @@ def test_every_node_is_on_a_line_whatever_its_bits(x: np.ndarray, hidden_along: 
     codes = np.array(list(itertools.product(*((0, 1) if bit.any() else (0,) for bit in x.T))), np.int32)
     groups = [{tuple(row) for row in codes[group].tolist()} for group in lines(codes, BITS, span, FOREVER)]
     assert any({tuple(row) for row in x.tolist()} <= group for group in groups)
+    other = np.eye(6, dtype=np.int32)[np.flatnonzero(~x.any(axis=0))]  # a bit of none of these nodes, that occurs
+    beside = np.r_[codes, other]
+    found = [{tuple(row) for row in beside[group].tolist()} for group in lines(beside, BITS, span, FOREVER)]
+    assert any({tuple(row) for row in x.tolist()} <= group for group in found) == (not other.size)
 
 
 def test_no_line_of_several_is_taken_for_complete(monkeypatch: pytest.MonkeyPatch) -> None:

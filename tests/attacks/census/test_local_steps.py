@@ -143,6 +143,19 @@ def test_the_path_of_the_true_shares_is_the_client_s(lab: Any, readout: str, loc
     assert residuals[1] < 1e-5 < 1e-3 < residuals[0]
 
 
+def test_what_is_frozen_stays_along_the_path_of_shares(lab: Any) -> None:
+    """And without any block the training returns nothing, all of the update off."""
+    model, graph = lab.model(hidden=8, readout_widths=(8,)).clone(frozen=("layers_0",)), lab.ring(ONE)
+    seen = returned(lab, model, graph, MOMENTUM)
+    problem = CensusProblem.of(seen, Knowledge(lab.space, n=graph.n))
+    levels, counts = true_blocks(problem, graph)
+    blocks, shares = np.arange(counts.size), counts / graph.n
+    last = followed(problem, levels, blocks, shares)[-1].params
+    assert gap(last["layers_0"], seen.params["layers_0"]) == 0 < gap(last["layers_1"], seen.params["layers_1"])
+    near, none = returned_distances(problem, levels, blocks, np.stack([shares, 0.0 * shares]))
+    assert near < 1e-5 and none == pytest.approx(1.0, rel=1e-6)
+
+
 @pytest.mark.parametrize("local", [PLAIN, MOMENTUM])
 def test_the_distance_is_that_of_the_same_training(lab: Any, local: LocalTraining) -> None:
     model, graph = lab.model(), lab.ring(ONE)

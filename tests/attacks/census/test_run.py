@@ -301,6 +301,20 @@ def test_a_list_without_graphs_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked == [pytest.approx(72.0)] * 2
 
 
+def test_a_complete_list_of_graphs_whose_nodes_differ_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever time is left."""
+    some = Run(monkeypatch, attempted(1))
+    some.problem.__dict__["knowledge"] = Knowledge(STATED, max_n=9, distinct_nodes=True)
+
+    def distinct(*_: Any) -> tuple[tuple[str, ...], AnonymitySet]:
+        Passing.gone = 95.0
+        return (), found(1)
+
+    monkeypatch.setattr(census, "distinct", distinct)
+    made = some()
+    assert made.stop == "match" and "reason" not in made.info and [name for name, _ in some.began] == ["candidates"]
+
+
 def test_an_open_list_of_graphs_whose_nodes_differ_has_no_reason_for_what_was_not_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
