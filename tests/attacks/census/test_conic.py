@@ -70,7 +70,7 @@ def test_neither_the_size_of_the_gradient_nor_that_of_states_decides() -> None:
     assert blocks_of(seen(states[:4], upstream), states) == [0, 1, 2, 3]
     for unit in (1e-6, 1e6):
         assert blocks_of(seen(states[:4], unit * upstream), states) == [0, 1, 2, 3]
-    lengths = 10.0 ** rng.uniform(-3, 3, size=(100, 1))
+    lengths = 10.0 ** np.r_[-7.0, 7.0, 0.0, -3.0, rng.uniform(-7, 7, size=96)][:, None]
     assert blocks_of(seen(states[:4], upstream), lengths * states) == [0, 1, 2, 3]
     assert blocks_of(seen(states[:4], 0.0 * upstream), states) is None, "a gradient of zero says nothing"
 
@@ -83,6 +83,13 @@ def test_columns_count_alike_however_small() -> None:
     limits = dataclasses.replace(problem.limits, conic_columns=1)
     few = dataclasses.replace(problem, settings=dataclasses.replace(problem.settings, limits=limits))
     assert blocks_of(few, states) == [0, 1, 2]
+
+
+def test_each_column_has_a_sign_of_its_own() -> None:
+    """Turned together, columns of both signs cancel in their sum, which nothing explains then."""
+    rng = np.random.default_rng(6)
+    states, signs = np.maximum(rng.normal(size=(50, 40)), 0.0), np.array([1.0, -1.0])
+    assert blocks_of(seen(states[:3], signs * [[5.0, 1.0], [1.0, 5.0], [2.0, 2.0]]), states) == [0, 1, 2]
 
 
 def test_a_column_whose_entries_nearly_cancel_has_their_sum_s_sign() -> None:
