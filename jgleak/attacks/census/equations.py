@@ -95,7 +95,7 @@ class Trees(NamedTuple):
 
 def unfold(levels: Sequence[Blocks]) -> Trees:
     """Every top block as its unfolding tree."""
-    widest = max((len(n) for level in levels for n in level.neighbours))
+    widest = max(len(n) for level in levels for n in level.neighbours)
     width = padded(widest, WIDTHS)
     places, along = np.arange(levels[-1].size)[:, None], list[Int[np.ndarray, "K _"]]()
     for level in reversed(levels):
