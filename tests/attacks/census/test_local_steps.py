@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
+from jgleak.attacks.census import followed as paths
 from jgleak.attacks.census.attempted import excludes_others
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import CENSUS
@@ -154,6 +155,25 @@ def test_what_is_frozen_stays_along_the_path_of_shares(lab: Any) -> None:
     assert gap(last["layers_0"], seen.params["layers_0"]) == 0 < gap(last["layers_1"], seen.params["layers_1"])
     near, none = returned_distances(problem, levels, blocks, np.stack([shares, 0.0 * shares]))
     assert near < 1e-5 and none == pytest.approx(1.0, rel=1e-6)
+
+
+def test_the_search_for_a_target_begins_with_that_of_one_step(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradient at the output is there twice what the output exceeds the target by."""
+    model, graph = of_numbers(lab.model(hidden=8, readout_widths=(8, 2))), dataclasses.replace(lab.ring(ONE), y=0.5)
+    problem = CensusProblem.of(returned(lab, model, graph, PLAIN, "mse"), Knowledge(lab.space, n=graph.n))
+    levels, counts = true_blocks(problem, graph)
+    blocks = np.arange(counts.size)
+    once = fedsgd(model, lab.params(model), [graph], lab.space, loss="mse").update
+    given = paths._trained(problem, levels, blocks)._replace(label=np.asarray(model.output_bias(once)[0]))
+    begun = list[Any]()
+    monkeypatch.setattr(paths, "trained_target", lambda _, first: begun.append(first) or first)
+
+    @jax.jit
+    def first(shares: jax.Array) -> jax.Array:
+        paths._slope(model, "mse", given, shares)
+        return begun[0]
+
+    assert float(first(paths._padded(blocks, counts / graph.n))) == pytest.approx(0.5, abs=1e-5)
 
 
 @pytest.mark.parametrize("local", [PLAIN, MOMENTUM])
