@@ -149,17 +149,21 @@ def test_a_line_that_lacks_a_value_or_a_dimension_cannot_be_all(monkeypatch: pyt
     graph, observation = behind_gin(TREES[0])
     span = input_subspace(observation, Knowledge(LIBRARY))
     codes = vectors(Evidence(observation, LIBRARY))
-    monkeypatch.setattr(hidden_nodes, "COMPARED", codes.shape[0])
+    monkeypatch.setattr(hidden_nodes, "COMPARED", codes.shape[0] + 1)
     (whole,) = lines(codes, LIBRARY, span, FOREVER)
     kept = ~whole | (codes[:, 0] != 7)  # nitrogen: other vectors still have it
     assert np.any(codes[kept, 0] == 7)
     assert lines(codes[kept], LIBRARY, span, FOREVER) == []
-    chiral = codes[:1].copy()
-    chiral[0, 1] = 1
-    more = np.concatenate([codes, chiral])
-    assert lines(more, LIBRARY, span, FOREVER) == [], "a value that no vector of the line has"
+    for column, value in ((1, 1), (0, 0)):
+        other = codes[:1].copy()
+        other[0, column] = value
+        assert value not in codes[:, column]
+        more = np.concatenate([codes, other])
+        assert lines(more, LIBRARY, span, FOREVER) == [], "a value that no vector of the line has"
     repeated = np.repeat(graph.x[:1], 3, axis=0)
     assert lines(repeated, LIBRARY, span, FOREVER) == []
+    monkeypatch.setattr(hidden_nodes, "COMPARED", codes.shape[0])
+    assert len(lines(codes, LIBRARY, span, FOREVER)) == 1
     monkeypatch.setattr(hidden_nodes, "COMPARED", codes.shape[0] - 1)
     assert lines(codes, LIBRARY, span, FOREVER) == [], "too many to compare"
     assert lines(codes[:1], LIBRARY, Subspace.of_gradient(np.zeros((LIBRARY.width, 2))), FOREVER) == [], "no span"
@@ -245,6 +249,18 @@ def test_every_node_is_on_a_line_whatever_its_bits(x: np.ndarray, hidden_along: 
     beside = np.r_[codes, other]
     found = [{tuple(row) for row in beside[group].tolist()} for group in lines(beside, BITS, span, FOREVER)]
     assert any({tuple(row) for row in x.tolist()} <= group for group in found) == (not other.size)
+
+
+def test_the_line_of_fewest_vectors_comes_first() -> None:
+    """Of two pairs of bits the span has the sums: either pair may be a line, beside the sum of the other."""
+    codes = np.zeros((7, 6), np.int32)
+    for row, bits in zip(codes, ([2], [3], [2, 3], [2, 4, 5], [4, 5], [4], [5]), strict=True):
+        row[bits] = 1
+    basis = np.zeros((6, 2))
+    basis[2:4, 0] = basis[4:, 1] = np.sqrt(0.5)
+    span = Subspace(basis, np.ones(6), RoundingMargin(np.inf))
+    found = lines(codes, BITS, span, FOREVER)
+    assert [np.flatnonzero(group).tolist() for group in found] == [[2, 4, 5, 6], [0, 1, 2, 3, 4]]
 
 
 def test_no_line_of_several_is_taken_for_complete(monkeypatch: pytest.MonkeyPatch) -> None:
