@@ -13,7 +13,7 @@ from models import some_params
 from jgleak import Knowledge, get_attack
 from jgleak.features import FeatureSpace, binary, number, onehot, real
 from jgleak.federated import Observation
-from jgleak.gnn import GNN, MLP, BatchNorm, Flattened, GCNConv, Layer, NodeMLP, NodeScores, Pooled
+from jgleak.gnn import GNN, MLP, BatchNorm, Flattened, GCNConv, GINEConv, Layer, NodeMLP, NodeScores, Pooled
 from jgleak.gnn.tree import at
 
 SPACE = FeatureSpace((onehot("colour", "rgb"), binary("ring")))
@@ -42,6 +42,7 @@ GRAPH = GNN(SPACE.width, layers(), HEAD)
 BLIND = NodeMLP(MLP((6, 2)), see_input=False)
 NODES = NodeMLP(MLP((6, 2)), per_node=True)
 TRAINING = GNN(SPACE.width, layers(norm=BatchNorm(training=True)), POOLED)
+POOLED_GRAPH = GNN(SPACE.width, layers(), POOLED)
 
 CENSUS: dict[str, tuple[GNN, Mapping[str, Any], Mapping[str, Any], str]] = {
     "real features": (GRAPH, {}, {"space": REAL}, "this feature space has real-valued ones"),
@@ -52,8 +53,19 @@ CENSUS: dict[str, tuple[GNN, Mapping[str, Any], Mapping[str, Any], str]] = {
         GNN(SPACE.width, layers(), BLIND, frozen=("layers_0",)),
         {},
         {},
-        "so that feature values cannot be checked",
+        "the weights that take the nodes' own rows are frozen (layers_0)",
     ),
+    "own rows in sums alone": (
+        GNN(SPACE.width, (Layer(GINEConv(8)), *layers(1)), BLIND),
+        {},
+        {},
+        "no linear map takes the nodes' own rows",
+    ),
+    "noise, in training mode": (TRAINING, {}, {"noise": 1e-3}, "which noise and pruning change"),
+    "pruned, in training mode": (TRAINING, {"pruned": True}, {}, "which noise and pruning change"),
+    "frozen first map behind a sum": (POOLED_GRAPH.clone(frozen=("readout/mlp/linears_0",)), {}, {}, "is frozen"),
+    "frozen last map of nodes": (GRAPH.clone(frozen=("readout/mlp/linears_1",)), {}, {}, "is frozen"),
+    "two graphs with noise": (GRAPH, {"batch_size": 2}, {"noise": 1e-3}, "the update mixes 2 graphs"),
     "maximum": (GNN(SPACE.width, layers(), Pooled("max", MLP((6, 2)))), {}, {}, "a readout that adds up over nodes"),
     "unknown prior": (GRAPH, {}, {"prior": "chemistry"}, "prior"),
     "labels of nodes, clipped": (GNN(SPACE.width, layers(), NODES), {"scaled": True}, {}, "only in its length"),
@@ -93,8 +105,30 @@ def test_the_reason_is_named(attack: str, case: str) -> None:
 
 def test_what_is_not_refused() -> None:
     """The plain cases beside those above."""
-    for attack, model in (("census", GRAPH), ("census", TRAINING.clone(layers=layers())), ("grain", GRAPH)):
+    labels = GNN(SPACE.width, layers(), NODES)
+    for attack, model in (("census", GRAPH), ("census", POOLED_GRAPH), ("census", labels), ("grain", GRAPH)):
         assert get_attack(attack).unsupported(seen(model, {}), Knowledge(SPACE, n=4)) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "marks", "known"),
+    [
+        (TRAINING, {}, {}),
+        (GRAPH, {}, {"noise": 1e-3}),
+        (GRAPH, {"pruned": True}, {}),
+        (GRAPH, {"scaled": True}, {}),
+        (GRAPH, {"batch_size": 2}, {}),
+        (GRAPH.clone(frozen=("layers_1",)), {}, {}),
+        (GRAPH.clone(frozen=("readout/mlp/linears_0",)), {}, {}),
+        (POOLED_GRAPH.clone(frozen=("readout/mlp/linears_1",)), {}, {}),
+    ],
+    ids=["training", "noise", "pruned", "clipped", "two graphs", "layer frozen", "first map frozen", "last map frozen"],
+)
+def test_the_census_takes_one_of_what_it_does_not_take_together(
+    model: GNN, marks: Mapping[str, Any], known: Mapping[str, Any]
+) -> None:
+    knowledge = Knowledge(**({"space": SPACE, "n": 4} | dict(known)))
+    assert get_attack("census").unsupported(seen(model, marks), knowledge) is None
 
 
 @pytest.mark.parametrize("name", ["census", "grain"])
