@@ -163,8 +163,9 @@ def test_the_search_for_a_target_begins_with_that_of_one_step(lab: Any, monkeypa
     problem = CensusProblem.of(returned(lab, model, graph, PLAIN, "mse"), Knowledge(lab.space, n=graph.n))
     levels, counts = true_blocks(problem, graph)
     blocks = np.arange(counts.size)
-    once = fedsgd(model, lab.params(model), [graph], lab.space, loss="mse").update
-    given = paths._trained(problem, levels, blocks)._replace(label=np.asarray(model.output_bias(once)[0]))
+    bias = model.output_bias(fedsgd(model, lab.params(model), [graph], lab.space, loss="mse").update)
+    assert bias is not None
+    given = paths._trained(problem, levels, blocks)._replace(label=np.asarray(bias[0]))
     begun = list[Any]()
     monkeypatch.setattr(paths, "trained_target", lambda _, first: begun.append(first) or first)
 
