@@ -61,6 +61,23 @@ def test_a_search_begins_with_the_vectors_that_pass(problem: CensusProblem, monk
     assert known.start.conditions == (stage.KNOWN_ROWS,) and not known.start.complete
 
 
+@pytest.mark.parametrize(
+    ("graphs", "readout", "many"), [(1, "pooled", False), (2, "pooled", True), (1, "nodes", False), (2, "nodes", False)]
+)
+def test_a_batch_of_pooled_rows_has_a_bound_of_its_own(
+    graphs: int, readout: str, many: bool, problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the blocks of the last hop: each graph is counted by its row, and others are not."""
+    for name, made in (("find_nodes", NODES), ("input_site", None), ("condition_of", "nodes are checked")):
+        monkeypatch.setattr(stage, name, lambda *_, made=made, **__: made)
+    other, model = object.__new__(CensusProblem), SimpleNamespace(readout=SimpleNamespace(additive=readout))
+    seen = SimpleNamespace(batch_size=graphs, model=model)
+    other.__dict__.update(vars(problem), observation=seen, seen=seen)
+    limits = problem.limits
+    wanted = limits.batch_blocks if many else limits.blocks_counted
+    assert CensusCandidates(other, HELD, Budget()).most_top == wanted and limits.batch_blocks != limits.blocks_counted
+
+
 def test_blocks_are_embedded_without_checks(problem: CensusProblem, lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     some, codes = bare(), lab.nodes([0, 1], [1, 1])
     some.problem = problem
