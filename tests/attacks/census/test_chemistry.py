@@ -65,6 +65,7 @@ SPACE = embedded().space
         ((7, 0, 4, 0, 0, "SP3", False), False),
         ((8, -1, 0, 0, 1, "SP3", False), True),
         ((11, 0, 0, 0, 1, "S", False), True),  # a metal has any valence,
+        ((11, 1, 0, 0, 1, "S", False), False),  # its ion none
         ((26, 0, 0, 0, 6, "SP3D2", False), True),
         ((26, 0, 1, 0, 2, "SP3", False), False),  # no hydrogen
         ((26, 0, 0, 1, 2, "SP2", False), False),  # and is not aromatic
@@ -93,7 +94,16 @@ def test_atoms_whose_features_say_less_are_usual_by_what_they_say() -> None:
 
 @pytest.mark.parametrize(
     ("number", "charge", "used", "spare"),
-    [(6, 0, 3, 1), (6, 0, 4, 0), (6, 0, 5, None), (16, 0, 3, 1), (16, 0, 2, 0), (7, 1, 3, 1), (1, 1, 0, None)],
+    [
+        (6, 0, 3, 1),
+        (6, 0, 4, 0),
+        (6, 0, 5, None),
+        (16, 0, 3, 1),
+        (16, 0, 2, 0),
+        (7, 1, 3, 1),
+        (1, 1, 0, None),
+        (118, -1, 0, None),
+    ],
 )
 def test_the_valence_that_is_left_is_that_of_the_smallest_that_suffices(
     number: int, charge: int, used: int, spare: int | None
@@ -115,6 +125,8 @@ def test_the_valence_that_is_left_is_that_of_the_smallest_that_suffices(
         ("C1CCCCCCC1", 2.3),
         ("C1CCCCCCCCC1", 2.5),
         ("c1ccccc1", 0.0),
+        ("c1ccoc1", RING_PENALTY[5]),
+        ("c1ccc2cccc2cc1", RING_PENALTY[5] + RING_PENALTY[7]),
         ("c1ccc2c(c1)CC2", RING_PENALTY[4] + STRAINED),
         ("c1ccc2c(c1)CCC2", RING_PENALTY[5]),
         ("C1CCCCC1C1CC1", RING_PENALTY[3]),
@@ -127,7 +139,12 @@ def test_rings_cost_what_their_sizes_do(smiles: str, penalty: float) -> None:
 def test_an_aromatic_atom_outside_every_aromatic_ring_is_misplaced() -> None:
     """Each counts; a ring of eight is none, and one with an atom that is not aromatic is none either."""
     column, aromatic = SPACE.index("aromatic"), molecule_graph("c1ccccc1")
-    for smiles, atoms, wanted in (("CCC", [1], 1), ("C1CCCCCCC1", range(8), 8), ("C1CCCCC1", range(5), 5)):
+    for smiles, atoms, wanted in (
+        ("CCC", [1], 1),
+        ("C1CCC1", [0], 1),
+        ("C1CCCCCCC1", range(8), 8),
+        ("C1CCCCC1", range(5), 5),
+    ):
         graph = molecule_graph(smiles)
         codes = graph.x.copy()
         codes[list(atoms), column] = aromatic.x[0, column]
@@ -136,7 +153,7 @@ def test_an_aromatic_atom_outside_every_aromatic_ring_is_misplaced() -> None:
 
 
 @pytest.mark.parametrize(
-    "smiles", ["C=CC=O", "CC#N", "O=C=O", "c1ccncc1", "CS(=O)C", "C[N+](=O)[O-]", "c1ccc2ccccc2c1"]
+    "smiles", ["C=CC=O", "CC#N", "O=C=O", "c1ccncc1", "CS(=O)C", "C[N+](=O)[O-]", "c1ccc2ccccc2c1", "[C]#[C]"]
 )
 def test_molecules_as_they_are_have_no_mismatch_and_others_one_an_atom(smiles: str) -> None:
     graph = molecule_graph(smiles)

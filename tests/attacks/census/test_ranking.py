@@ -52,6 +52,8 @@ def test_auto_is_chemistry_where_features_name_atoms(lab: Any) -> None:
     assert [resolved(name, MOLECULE_SPACE) for name in PRIORS] == list(PRIORS)
     with pytest.raises(ValueError, match="prior 'rings' is unknown; choose one of auto, none, plain, molecule"):
         resolved("rings", MOLECULE_SPACE)
+    with pytest.raises(ValueError, match="'molecule' needs the features aromatic, atomic_number, hydrogens"):
+        resolved("molecule", lab.space)
 
 
 def test_the_ranking_decides_the_order_of_a_set_and_nothing_else(lab: Any) -> None:

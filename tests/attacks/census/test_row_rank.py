@@ -64,3 +64,9 @@ def test_a_column_of_large_numbers_hides_no_other(monkeypatch: pytest.MonkeyPatc
     rows = np.c_[np.eye(3), [5e6, 1e-3, 2.0], np.zeros(3)].astype(np.float32)
     there = Nodes(np.zeros((3, 1), np.int32), rows, np.ones(3, np.int64))
     assert all_shown(problem(monkeypatch, 3), there) and not spanning(problem(monkeypatch, 4), there)
+
+
+def test_a_column_of_small_numbers_counts_as_much_as_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows that differ by a millionth of a thousandth beside a one that both have."""
+    rows = np.array([[1.0, 0.0], [1.0, 1e-9]])
+    assert all_shown(problem(monkeypatch, 2), Nodes(np.zeros((2, 1), np.int32), rows, np.ones(2, np.int64)))

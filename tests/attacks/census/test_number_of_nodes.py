@@ -1,0 +1,73 @@
+"""How far blocks are from a batch's moments under each number of nodes, against rows and least squares by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from models import some_params
+from scipy.optimize import nnls
+
+from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.number_of_nodes import _misfit
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.span.hops import Blocks, Nodes
+from jgleak.gnn import GNN, MLP, BatchNorm, GINConv, Layer, Pooled
+from tests.clocks import HELD
+
+WIDTH, KINDS = 4, 3
+NORM = BatchNorm(training=True)
+MODEL = GNN(KINDS, (Layer(GINConv(WIDTH, bias=True, norm=NORM), norm=NORM),), Pooled(mlp=MLP((2,))))
+NODES = Nodes(np.arange(KINDS)[:, None], np.random.default_rng(0).normal(size=(KINDS, KINDS)), np.array([1, 2, 3]))
+AROUND = ((1,), (0, 2), (1, 1, 0), (0, 0))
+BLOCKS = Blocks(
+    np.array([0, 1, 2, 1]), np.array([0, 1, 2, 1]), AROUND, np.zeros((4, 0)), np.zeros((4, 0)), np.zeros(4), 0
+)
+COUNTS = np.array([4, 1, 2, 1])
+"""Of eight nodes."""
+
+
+def rows_of(params: Any, inside: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """What enters the inner norm, whose running statistics are given, and the outer one."""
+    conv = jax.tree.map(lambda leaf: np.asarray(leaf, float), params["layers_0"]["conv"])
+    sums = [
+        NODES.rows[root] + NODES.rows[list(around)].sum(axis=0)
+        for root, around in zip(BLOCKS.roots, AROUND, strict=True)
+    ]
+    first = np.stack(sums) @ conv["kernel"] + conv["inner_bias"]
+    scaled = (first - inside["mean"]) / np.sqrt(inside["variance"] + NORM.epsilon)
+    hidden = np.maximum(scaled * conv["norms_0"]["scale"] + conv["norms_0"]["bias"], 0.0)
+    return first, hidden @ conv["out_kernel"] + conv["bias"]
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["inside", "behind"])
+def test_misfits_are_those_of_the_best_shares_and_zero_for_the_true_number(
+    place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = some_params(MODEL)
+    still = {name: np.asarray(params["layers_0"]["conv"]["norms_0"][name], float) for name in ("mean", "variance")}
+    rows, shares = rows_of(params, still)[place], COUNTS / 8
+    mean = shares @ rows
+    unbiased = shares @ (rows - mean) ** 2 * 8 / 7
+    path = list(MODEL.layers[0].norms)[place]
+    evaluated = MODEL.clone(
+        layers=(Layer(GINConv(WIDTH, bias=True, norm=NORM.clone(training=False)), norm=NORM.clone(training=False)),)
+    )
+    some = object.__new__(CensusProblem)
+    some.__dict__.update(observation=SimpleNamespace(model=evaluated, params=params), settings=DEFAULTS)
+    batch = {("layers_0", *path): (mean, unbiased)}
+    monkeypatch.setattr(CensusProblem, "batch", property(lambda _: batch))
+    rest = _misfit(some, NODES, BLOCKS, path, HELD)
+    assert rest(8) < 1e-6
+    for n in (2, 5, 7, 9, 20):
+        biased = unbiased * (n - 1) / n
+        off = (rows - mean) / np.sqrt(biased)
+        system, goal = np.r_[off.T, off.T**2, np.ones((1, 4))], np.r_[np.zeros(WIDTH), np.ones(WIDTH), 1.0]
+        wanted = nnls(system, goal)[1] / np.sqrt(2 * WIDTH + 1)
+        assert wanted > 1e-4
+        np.testing.assert_allclose(rest(n), wanted, rtol=1e-4)
+    assert _misfit(some, NODES, BLOCKS, path, Clock(0.0, 0.0))(8) == np.inf, "no time is left"
