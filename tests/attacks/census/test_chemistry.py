@@ -83,11 +83,12 @@ def test_atoms_are_usual_by_their_valence(atom: tuple[int, int, int, int, int, s
 
 
 def test_atoms_whose_features_say_less_are_usual_by_what_they_say() -> None:
-    """Without charges they are neutral; without degrees all are usual."""
+    """Without charges they are neutral; without degrees all are usual; what is not stated contradicts nothing."""
     ammonium, ethane = molecule_graph("[NH4+]"), molecule_graph("CC")
     codes = np.r_[ammonium.x, ethane.x]
     assert usual_atoms(codes, SPACE).tolist() == [True, True, True]
-    for name, wanted in (("formal_charge", [False, True, True]), ("degree", [True, True, True])):
+    every = [True, True, True]
+    for name, wanted in (("formal_charge", [False, True, True]), ("degree", every), ("hybridization", every)):
         kept = [g for g, feature in enumerate(SPACE.features) if feature.name != name]
         assert usual_atoms(codes[:, kept], SPACE.without(name)).tolist() == wanted
 

@@ -19,6 +19,7 @@ from jgleak.datasets import load
 from jgleak.datasets.molecules import MOLECULE_SPACE, molecule_graph
 from jgleak.federated import Knowledge
 from jgleak.graph import Graph
+from tests.clocks import HELD
 
 
 def test_rings_and_surroundings(lab: Any) -> None:
@@ -86,6 +87,7 @@ def test_bond_orders_are_worked_out_while_there_is_time(monkeypatch: pytest.Monk
     """Without them a graph counts as if no atom fitted."""
     benzene = molecule_graph("c1ccccc1")
     fine = molecule_scores([benzene, benzene], MOLECULE_SPACE)[0]
+    assert molecule_scores([benzene, benzene], MOLECULE_SPACE, clock=HELD) == [fine] * 2
     monkeypatch.setattr(Clock, "left", property(lambda _: -1.0))
     late = molecule_scores([benzene, benzene], MOLECULE_SPACE, clock=Budget().start())
     assert late == [fine + MISMATCH * benzene.n] * 2
