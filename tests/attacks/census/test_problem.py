@@ -6,16 +6,20 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from models import some_params
 
 from jgleak.attacks.census.problem import CensusProblem, rounds_of, still
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, LocalTraining, Observation
 from jgleak.federated.observation import STATISTICS
+from jgleak.federated.statistics import moved
 from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, Layer, Pooled
 from jgleak.gnn.tree import at, put
+from jgleak.graph import Graph, GraphBatch
 
 SPACE = FeatureSpace((onehot("kind", "abc"),))
 MODEL = GNN(3, (Layer(GCNConv(5)),), Pooled("mean", MLP((4, 2))))
@@ -77,3 +81,16 @@ def test_statistics_of_a_batch_need_those_that_returned_and_the_number_of_nodes(
     for statistics, n in ((None, 5), (put({}, path, there), None)):
         with pytest.raises(ValueError, match="the running statistics and the number of nodes are needed"):
             still(dataclasses.replace(seen, statistics=statistics), n)
+
+
+def test_with_a_batch_s_own_statistics_evaluation_is_what_training_was() -> None:
+    """The client's graph has the same outputs, and every norm is still."""
+    model = MODEL.clone(layers=(Layer(GCNConv(5), norm=BatchNorm(training=True)),))
+    graph = Graph(np.array([[0], [1], [2], [1]]), np.array([(0, 1), (1, 2), (1, 3)]))
+    batch, params = GraphBatch.from_graphs([graph], SPACE).dense, some_params(model)
+    dense = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), batch)
+    seen = Observation(model, params, params, "ce", statistics=moved(model, params, dense))
+    same = still(seen, graph.n)
+    assert same.statistics is None and not same.model.returns_statistics and model.returns_statistics
+    wanted, found = (one.model.apply({"params": one.params}, *dense) for one in (seen, same))
+    np.testing.assert_allclose(found, wanted, atol=1e-5)

@@ -121,6 +121,14 @@ def test_the_whole_census_is_the_one_whose_training_gives_the_update(problem: Ce
     assert few == ([some[0][0], 0.0, some[0][1], some[0][2]], some[:2])
 
 
+def test_of_censuses_equally_near_the_shares_all_are_trained(problem: CensusProblem, monkeypatch: Any) -> None:
+    """Two nodes of one block and one of another, or the other way round, half-way between."""
+    monkeypatch.setitem(globals(), "GOAL", np.array([0.375, 0.375, 0.25]))
+    assert {one[:2] for one in around(0.2)} == {(2, 1), (1, 2)}
+    found, asked = nearest(problem, {(2, 1, 1): 0.2, (1, 2, 1): 0.1}, monkeypatch, 0.1)
+    assert found == [1, 0, 2, 1] and sorted(asked) == [(1, 2, 1), (2, 1, 1)]
+
+
 def test_whole_censuses_are_sought_further_out_until_there_is_one(problem: CensusProblem, monkeypatch: Any) -> None:
     """Within 2, 4 and 8 residuals."""
     least = float(np.linalg.norm(np.array(around(1.0)[0]) / 4 - GOAL))

@@ -12,10 +12,11 @@ from jgleak import Knowledge
 from jgleak.attacks.census.cone import ROWS, Folded, paying_most
 from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.census.unit_classes import BlockCone, LastLayers, _basis, _classes
+from jgleak.attacks.census.unit_classes import BlockCone, LastLayers, _basis, _classes, _fits
 from jgleak.datasets import load
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN, MLP, GCNConv, GINConv, Layer, Pooled, SAGEConv
+from jgleak.gnn.tree import at, put
 from jgleak.graph import Graph
 from tests.attacks.census.test_conic import FOREVER
 
@@ -128,10 +129,14 @@ def test_units_without_an_upstream_gradient_or_off_everywhere_are_in_no_class() 
 
 
 def test_classes_are_apart_by_more_than_rounding() -> None:
-    """Rounding is relative to the largest column, so that it is much of a unit whose upstream gradient is small."""
+    """Rounding is relative to the largest column, so that it is much of a unit whose upstream gradient is small.
+
+    In whatever unit the gradient is.
+    """
     delta = np.array([1.0, 1.0, 1.0, 1e-4, 1e-4])
     columns = np.array([np.ones(5), [0.0, 5e-5, 1e-3, 5e-3, 5e-2]])
-    assert [sorted(units.tolist()) for units in _classes(columns * delta, delta)] == [[2, 3], [0, 1], [4]]
+    for unit in (1e-6, 1.0, 1e6):
+        assert [sorted(units.tolist()) for units in _classes(unit * columns * delta, delta)] == [[2, 3], [0, 1], [4]]
 
 
 def test_a_basis_leaves_rounding_out() -> None:
@@ -192,6 +197,25 @@ def test_a_part_that_is_frozen_leaves_the_last_gradient_alone(part: str, says: b
     assert (LastLayers.of(observation, most=1000) is not None) == says
 
 
+@pytest.mark.parametrize(
+    "path", [("layers_0", "conv", "self_kernel"), ("layers_0", "conv", "neighbour_kernel"), None], ids=str
+)
+def test_last_layers_that_no_gradient_reaches_say_nothing(path: tuple[str, ...] | None, sage: Observation) -> None:
+    """One kernel before the last, or both of the last."""
+    paths = [path] if path else [("layers_1", "conv", name) for name in ("self_kernel", "neighbour_kernel")]
+    update = sage.update
+    for place in paths:
+        update = put(update, place, 0.0 * at(update, place))
+    assert LastLayers.of(dataclasses.replace(sage, update=update), most=1000) is None
+
+
+def test_states_of_all_layers_together_are_left_to_their_gradient_alone() -> None:
+    """Behind ``cat`` the first layer's units have gradients of their own."""
+    model = pooled().clone(jump="cat")
+    params = some_params(model)
+    assert not _fits(Observation(model, params, params, "ce"))
+
+
 def made_up() -> tuple[LastLayers, np.ndarray, np.ndarray, np.ndarray]:
     """Two classes over three units, of which the last is off everywhere; states, rows and roots of five blocks."""
     rng = np.random.default_rng(3)
@@ -228,6 +252,18 @@ def test_columns_of_a_block_are_its_part_of_both_gradients() -> None:
     first, second, third, fourth = cone.alike
     assert third == fourth and len({first, second, third}) == 3
     assert cone.groups.tolist() == [2, 3, 4, 5, 4, 5, 0, 1], "one for each root and class"
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_the_unit_of_states_and_rows_decides_nothing(unit: float) -> None:
+    layers, states, rows, roots = made_up()
+    layers = dataclasses.replace(layers, biased=False, before=layers.before[:2])
+    cone = BlockCone(layers, unit * states, lambda _: unit * rows, roots, most=4)
+    assert cone.possible.tolist() == [0, 1, 2, 3]
+    first, second, third, fourth = cone.alike
+    assert third == fourth and len({first, second, third}) == 3
+    silent = BlockCone(layers, 0.0 * states, lambda _: unit * rows, roots, most=4)
+    assert silent.possible.tolist() == [0, 1, 2, 3, 4], "a state of zeros leaves no trace"
 
 
 def test_where_no_block_is_possible_no_column_is_left() -> None:

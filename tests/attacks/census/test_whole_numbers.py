@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import linalg
 
+from jgleak.attacks.census import whole_numbers as module
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.census.system import Solution
 from jgleak.attacks.census.whole_numbers import all_censuses, real_solution, whole_vectors
@@ -44,6 +47,24 @@ def test_vectors_that_are_not_whole_or_negative_are_none_and_a_search_that_is_cu
     assert found(np.array([0.0, 1.0, 2.0]), line, 3) == [(0, 1, 2), (1, 2, 1), (2, 3, 0)]
     assert found(np.array([0.0, 1.0, 2.0]), line, 3, steps=2) == [(0, 1, 2), None]
     assert found(np.array([1.98, 0.0]), np.zeros((2, 0)), 3) == [(2, 0)]
+
+
+@pytest.mark.parametrize("lost", [(0,), (1,), (0, 1)], ids=["smallest", "largest", "both"])
+def test_a_programme_that_is_not_solved_excludes_nothing(
+    lost: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each entry's two: all whole vectors of three nodes in three blocks are found all the same."""
+    asked, solver = list[int](), module.linprog
+
+    def given_up(*given: Any, **limits: Any) -> Any:
+        asked.append(1)
+        return SimpleNamespace(status=1, fun=None) if (len(asked) - 1) % 2 in lost else solver(*given, **limits)
+
+    monkeypatch.setattr(module, "linprog", given_up)
+    null = linalg.null_space(np.ones((1, 3)))
+    wanted = [vector for vector in product(range(4), repeat=3) if sum(vector) == 3]
+    vectors = found(np.array([0.0, 3.0, 0.0]) + 0.3 * null.sum(axis=1), null, 3)
+    assert sorted(one for one in vectors if one is not None) == wanted and None not in vectors
 
 
 def test_directions_that_rounding_magnifies_are_free() -> None:
