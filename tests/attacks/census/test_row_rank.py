@@ -10,7 +10,7 @@ import pytest
 
 from jgleak.attacks.census import row_rank
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.census.row_rank import all_shown, shown_rank, spanning
+from jgleak.attacks.census.row_rank import all_shown, scaled, shown_rank, spanning
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.span.hops import Nodes
 
@@ -70,3 +70,11 @@ def test_a_column_of_small_numbers_counts_as_much_as_any(monkeypatch: pytest.Mon
     """Two rows that differ by a millionth of a thousandth beside a one that both have."""
     rows = np.array([[1.0, 0.0], [1.0, 1e-9]])
     assert all_shown(problem(monkeypatch, 2), Nodes(np.zeros((2, 1), np.int32), rows, np.ones(2, np.int64)))
+
+
+def test_what_single_precision_rounds_spans_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third row between two others; without any row there is none to scale."""
+    two = np.random.default_rng(0).normal(size=(2, 5))
+    rows = np.r_[two, [0.3 * two[0] + 0.7 * two[1]]].astype(np.float32)
+    assert all_shown(problem(monkeypatch, 2), Nodes(np.zeros((3, 1), np.int32), rows, np.ones(3, np.int64)))
+    assert scaled(rows[:0]).shape == (0, 5)
