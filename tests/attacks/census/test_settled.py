@@ -80,6 +80,18 @@ def test_turns_go_on_while_the_residual_falls_enough(
     assert settled(problem, LEVELS, SYSTEM, FOREVER) == (problem, SYSTEM)
 
 
+def test_a_turn_is_the_best_solution_of_its_equations_and_rules(problem: CensusProblem, monkeypatch: Any) -> None:
+    """For the numbers of nodes that are tried first."""
+    asked, goal = list[range](), np.array([0.5, 0.0, 0.3, -0.2])
+    monkeypatch.setattr(CensusProblem, "rounds", property(lambda _: [range(1, 5), range(5, 9)]))
+    reduced = np.eye(4), goal
+    monkeypatch.setattr(module, "posed", lambda *given: asked.append(given[-1]) or (RULES, np.eye(4)[:1], reduced))
+    turn = module._turn(problem, LEVELS, SYSTEM, FOREVER)
+    assert turn.problem is problem and turn.system is SYSTEM and asked == [range(1, 5)]
+    np.testing.assert_allclose(turn.shares, np.maximum(goal, 0.0), atol=1e-9)
+    assert turn.residual == pytest.approx(0.2)
+
+
 GOAL = np.array([0.5, 0.3, 0.2])
 RULES = Rules(np.full(4, 9), *(np.zeros((0, 4), np.int64) for _ in range(3)))
 
