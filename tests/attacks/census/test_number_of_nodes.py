@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,15 +12,22 @@ import pytest
 from models import some_params
 from scipy.optimize import nnls
 
-from jgleak.attacks.attack import Clock
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.census import number_of_nodes as module
 from jgleak.attacks.census.number_of_nodes import _misfit
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.span.hops import Blocks, Nodes
+from jgleak.features import FeatureSpace, onehot
+from jgleak.federated import Knowledge, Observation
+from jgleak.federated.observation import STATISTICS
 from jgleak.gnn import GNN, MLP, BatchNorm, GINConv, Layer, Pooled
+from jgleak.gnn.tree import at, put
 from tests.clocks import HELD
 
 WIDTH, KINDS = 4, 3
+SPACE = FeatureSpace((onehot("kind", range(KINDS)),))
 NORM = BatchNorm(training=True)
 MODEL = GNN(KINDS, (Layer(GINConv(WIDTH, bias=True, norm=NORM), norm=NORM),), Pooled(mlp=MLP((2,))))
 NODES = Nodes(np.arange(KINDS)[:, None], np.random.default_rng(0).normal(size=(KINDS, KINDS)), np.array([1, 2, 3]))
@@ -71,3 +79,39 @@ def test_misfits_are_those_of_the_best_shares_and_zero_for_the_true_number(
         assert wanted > 1e-4
         np.testing.assert_allclose(rest(n), wanted, rtol=1e-4)
     assert _misfit(some, NODES, BLOCKS, path, Clock(0.0, 0.0))(8) == np.inf, "no time is left"
+
+
+@pytest.mark.parametrize(
+    ("inside", "asked"),
+    [(None, [("hidden", "aggregate"), ("aggregate",)]), (NORM, [("aggregate",)])],
+    ids=["behind", "inside"],
+)
+def test_blocks_are_those_of_checks_before_the_first_norm(
+    inside: BatchNorm | None, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one hop, within what the settings allow; a norm inside the convolution stands before its hidden row."""
+    model = MODEL.clone(layers=(Layer(GINConv(WIDTH, bias=True, norm=inside), norm=NORM),))
+    params, returned, found = some_params(model), {}, list[tuple[str, ...]]()
+    for path in model.norms:
+        returned = put(returned, path, {name: at(params, path)[name] for name in STATISTICS})
+    seen = Observation(model, params, params, "ce", statistics=returned)
+    limits = dataclasses.replace(DEFAULTS.limits, span=dataclasses.replace(DEFAULTS.limits.span, word_partitions=7))
+    known, settings = Knowledge(SPACE, max_n=9), dataclasses.replace(DEFAULTS, limits=limits)
+    tolerances = CensusProblem.of(seen, Knowledge(SPACE, n=9), settings).tolerances.span
+    assert tolerances != DEFAULTS.tolerances.span
+
+    def nodes(*given: Any, **how: Any) -> Nodes:
+        assert given == (seen, known) and how == {"clock": HELD, "tolerances": tolerances, "limits": limits.span}
+        return NODES
+
+    def checks(*given: Any) -> list[Any]:
+        assert given[:3] == (seen, known, 1) and given[4] == tolerances
+        found.append(given[3])
+        return []
+
+    monkeypatch.setattr(module, "find_nodes", nodes)
+    monkeypatch.setattr(module, "block_checks", checks)
+    monkeypatch.setattr(module, "one_hop", lambda *_, **__: pytest.fail("nothing checks blocks"))
+    with pytest.raises(ConditionFailed, match="do not determine the number of nodes"):
+        module.number_of_nodes(seen, known, settings, HELD, Budget())
+    assert found == asked

@@ -23,6 +23,7 @@ from jgleak.federated import fedsgd
 from jgleak.federated.statistics import deviation_blur
 from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, GINConv, GraphNorm, Layer, Pooled
 from jgleak.graph import Graph
+from tests.clocks import HELD
 
 NORM = BatchNorm(training=True)
 DATA = load("embedded")
@@ -174,11 +175,11 @@ def test_the_number_is_the_only_one_whose_misfit_is_small(
 
     monkeypatch.setattr(counting, "_misfit", misfit)
     monkeypatch.setattr(counting, "one_hop", lambda *_, **__: blocks)
-    knowledge, clock = Knowledge(DATA.space, max_n=most), Budget(time_limit=60).start()
+    knowledge = Knowledge(DATA.space, max_n=most)
 
-    def found(settings: Any = DEFAULTS, clock: Any = clock) -> int | None:
+    def found(settings: Any = DEFAULTS) -> int | None:
         try:
-            return number_of_nodes(observation, knowledge, settings, clock, Budget())
+            return number_of_nodes(observation, knowledge, settings, HELD, Budget())
         except ConditionFailed as error:
             assert "do not determine the number of nodes" in str(error)
             return None
