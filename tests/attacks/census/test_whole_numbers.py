@@ -44,6 +44,9 @@ def test_vectors_that_are_not_whole_or_negative_are_none_and_a_search_that_is_cu
     line = np.array([[1.0], [1.0], [-1.0]])
     assert found(np.array([0.0, 0.5, 2.0]), line, 3) == [], "two entries are never whole at once"
     assert found(np.array([0.0, 3.0, -3.0]), line, 2) == [], "their sum is beyond the largest"
+    for base in ([0.0, 3.0], [3.0, 0.0]):
+        assert found(np.array(base), line[:2], 2) == [], "one of them is"
+        assert found(np.array(base), line[:2], 3) == [tuple(base)]
     assert found(np.array([0.0, 1.0, 2.0]), line, 3) == [(0, 1, 2), (1, 2, 1), (2, 3, 0)]
     assert found(np.array([0.0, 1.0, 2.0]), line, 3, steps=2) == [(0, 1, 2), None]
     assert found(np.array([1.98, 0.0]), np.zeros((2, 0)), 3) == [(2, 0)]
