@@ -33,7 +33,7 @@ def shares(problem: CensusProblem, levels: Levels, solution: Solution, clock: Cl
     if not solution.columns.size:
         return least, most
     left, sizes, right = np.linalg.svd(solution.system, full_matrices=False)
-    loud = sizes > FAINT * np.max(sizes, initial=0.0)
+    loud = sizes > FAINT * sizes[0]
     rows, goal = sizes[loud, None] * right[loud], left[:, loud].T @ solution.goal
     off = problem.arithmetic.exclusion(solution.residual, solution.limit)
     bounds = {"A_ub": np.r_[rows, -rows], "b_ub": np.r_[goal + off, off - goal], "method": "highs-ds"}
