@@ -38,7 +38,7 @@ SPACE = FeatureSpace((onehot("kind", range(KINDS)),)).fit([np.array([[0], [0], [
 CODES = np.arange(KINDS)[:, None]
 MODELS: Mapping[str, dict[str, Any]] = {
     "gcn, one MLP for every node": {},
-    "gin, sum": {"conv": "gin", "readout": "pooled", "pooling": "sum"},
+    "gin, sum, wider than a batch": {"conv": "gin", "readout": "pooled", "pooling": "sum", "hidden": BATCH + 2},
     "sage, mean, three layers": {"conv": "sage", "readout": "pooled", "layers": 3},
 }
 
