@@ -168,7 +168,7 @@ class BlockCone:
         units, size = self.states.shape[1], self.rows.shape[1] * self.states.shape[1]
         before, last = rest[:size].reshape(-1, units) * self.shares[0], rest[size:].reshape(-1, units) * self.shares[1]
         rows, states, weights = self.fast
-        unit = max(float(np.abs(rest).max(initial=0.0)), 1e-300)
+        unit = max(float(np.abs(rest).max()), 1e-300)
         passed = rows @ (before / unit).astype(np.float32)
         passed *= self.on
         return unit * ((passed @ weights + states @ (last.T / unit).astype(np.float32)) / self.lengths).ravel()
@@ -217,7 +217,7 @@ def _classes(gradient: Float[np.ndarray, "D m"], delta: Float[np.ndarray, " m"])
     live = np.flatnonzero((size > 0.0) & (np.abs(delta) > 0.0))
     live = live[np.argsort(-size[live], kind="stable")]
     columns = gradient[:, live] / delta[live]
-    error = ROUNDING * size.max(initial=0.0) / np.abs(delta[live])
+    error = ROUNDING * size.max() / np.abs(delta[live])
     found, left = list[Int[np.ndarray, " _k"]](), np.ones(live.size, bool)
     for i in range(live.size):
         if left[i]:
