@@ -20,7 +20,7 @@ from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.grain.grain import GRAIN
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, Observation, fedsgd
-from jgleak.gnn import GNN, AddedRow, BatchNorm, GCNConv, Layer, LayerNorm, NodeMLP, Pooled, Readout, SAGEConv
+from jgleak.gnn import GNN, MLP, AddedRow, BatchNorm, GCNConv, Layer, LayerNorm, NodeMLP, Pooled, Readout, SAGEConv
 from jgleak.graph import Graph
 
 from .brute import MATCH, Population, small_graphs
@@ -83,7 +83,7 @@ def test_what_ends_linear(last: Layer, jump: str, linear: bool) -> None:
     assert ends_linear(model) is linear and hops(model) == 2 - linear
 
 
-@pytest.mark.parametrize("readout", [Pooled(), NodeMLP((4, 2))])
+@pytest.mark.parametrize("readout", [Pooled(), NodeMLP(MLP((4, 2)))])
 def test_one_layer_and_what_is_not_added_up_end_in_no_hop_less(readout: Readout) -> None:
     """A single layer's blocks have a hop; behind an activation of each node the last hop shows."""
     last = Layer(GCNConv(4), "identity")
