@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.census.batches import factors as module
-from jgleak.attacks.census.batches.factors import Combinations, Factor, factors
+from jgleak.attacks.census.batches.factors import Combinations, Factor, _refined, factors
 
 ERROR = 1e-7
 
@@ -112,3 +112,27 @@ def test_combinations_in_several_directions_are_those_of_brute_force() -> None:
         wanted = {tuple(row): far for row, far in zip(grid.tolist(), off.max(axis=1).tolist(), strict=True) if far <= 1}
         found = {tuple(way): far for way, far in zip(ways.tolist(), misfits.tolist(), strict=True) if max(way) < 9}
         assert (1, 1, 1) in wanted and found == pytest.approx(wanted)
+
+
+def test_a_part_of_a_weight_is_known_so_much_better() -> None:
+    """A twelfth of 12 is 1 up to a twelfth of its error: 7 times that is 7 up to that and its own error."""
+    for beside, shown in ((1.5, True), (3.0, False)):
+        values = np.array([[12.0], [7.0 + beside * ERROR]])
+        assert bool(factors(values, np.full((2, 1), ERROR))) is shown
+
+
+def test_a_weight_that_may_well_be_nothing_is_no_multiple() -> None:
+    """Its error is larger than the other weight and every part of it."""
+    assert not factors(np.array([[1.0], [0.01]]), np.array([[1e-3], [1.0]]))
+
+
+def test_a_factor_is_the_mean_of_its_multiples_by_their_errors() -> None:
+    """Least squares of those that are multiples at all; known as well as the best of them alone."""
+    rng = np.random.default_rng(0)
+    times, errors = np.array([2, 0, 1, 5]), rng.uniform(0.01, 0.1, (4, 2))
+    values = times[:, None] * [0.7, -0.3] + rng.uniform(-1.0, 1.0, (4, 2)) * errors
+    made, some = _refined(times, values, errors), times > 0
+    for way in range(2):
+        scaled = times[some, None] / errors[some, way, None], values[some, way] / errors[some, way]
+        assert made.value[way] == pytest.approx(np.linalg.lstsq(*scaled)[0][0])
+        assert made.error[way] == min(errors[some, way] / times[some])
