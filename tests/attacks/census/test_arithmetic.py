@@ -19,7 +19,7 @@ from jgleak.attacks.census.system import Equations, Solution
 from jgleak.attacks.noise import largest
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.subspace import Subspace
-from jgleak.federated import Knowledge
+from jgleak.federated import Knowledge, Observation
 
 
 @pytest.mark.parametrize(("equations", "columns", "rules"), [(300, 60, 0), (300, 90, 75), (200, 100, 90)])
@@ -158,3 +158,35 @@ def test_far_too_many_unknowns_are_all_free(rows: int, columns: int) -> None:
     roomy = Exact(dataclasses.replace(DEFAULTS, limits=dataclasses.replace(limits, real_blocks=12)))
     mean, null = roomy.real((system, system.sum(axis=1)), 1e-7)
     assert null.shape == (columns, columns if rows == 8 else columns - min(rows, columns))
+
+
+def test_what_an_exact_gradient_leaves_open_is_the_share_of_rounding() -> None:
+    """Beside the best solution's residual, whatever the limit; a pooled state of zeros stays as it is."""
+    exact, tolerances = Exact(DEFAULTS), DEFAULTS.tolerances
+    allowed = tolerances.excluded_residual + 0.25 * tolerances.residual_margin
+    assert exact.exclusion(0.25, 1e9) == pytest.approx(allowed)
+    nothing = object.__new__(Observation)
+    assert [exact.pooled_scale(size, nothing) for size in (2.5, 0.0)] == [2.5, 1.0]
+
+
+@pytest.mark.parametrize("fields", [{"readout": "pooled", "readout_widths": (8,)}, {"readout": "node_mlp"}])
+def test_an_equation_is_as_sure_as_noise_and_rounding_leave_it(fields: dict[str, Any], lab: Any) -> None:
+    """And the error of what flows back moves all of them at once, as far as the noise of its entries does."""
+    noisy, rounding = Noisy(DEFAULTS, 0.5), DEFAULTS.tolerances.equation_rounding
+    np.testing.assert_allclose(noisy.scales(np.array([0.0, 1e7])), [0.5, np.hypot(0.5, 1e7 * rounding)])
+    model = lab.model(hidden=4, last_act=True, **fields)
+    params = lab.params(model)
+    seen, observed = Observation(model, params, params, "bce"), np.array([3.0, 4.0])
+    own = model.readout_of(params)
+    entries, spread = model.readout.upstream_spread(own, own)
+    assert noisy.slack(seen, observed) == pytest.approx(5.0 * (rounding + 0.5 * largest(entries) * spread))
+    if fields["readout"] == "pooled":
+        delta = np.linalg.norm(model.readout.first(own)["bias"])
+        assert noisy.pooled_scale(1e7, seen) == pytest.approx(np.hypot(0.5 / delta, 1e7 * rounding))
+
+
+def test_where_nodes_have_the_labels_rounding_alone_moves_all_equations(lab: Any) -> None:
+    """What flows back to them is known."""
+    model = lab.model(hidden=4, readout_widths=(4,), per_node=True)
+    seen = Observation(model, lab.params(model), lab.params(model), "ce")
+    assert Noisy(DEFAULTS, 0.5).slack(seen, np.array([3.0, 4.0])) == 5.0 * DEFAULTS.tolerances.equation_rounding

@@ -45,7 +45,7 @@ def in_turn_unsupported(observation: Observation) -> str | None:
     passes, rest = divmod(local.steps, local.passes(size))
     if rest:
         return (
-            f"{size} graphs in {local.steps} local steps of {local.loader or size}: it reads whole passes over the "
+            f"{size} graphs in {local.steps} local steps of {local.loader}: it reads whole passes over the "
             f"graphs (a multiple of {local.passes(size)} steps), or all graphs in every step; take gradient matching "
             "(such as dlg)"
         )

@@ -160,3 +160,43 @@ def test_a_vectors_lit_entries_are_held_against_the_last_map_whatever_their_size
     outgoing = np.r_[np.ones((4, 2)), [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]
     found = dark._determined(size * np.r_[own, lit], outgoing, np.arange(7) < 4)
     assert (found is not None) is determined
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_units_that_all_graphs_light_are_told_by_one_map(size: float) -> None:
+    """Up to a share of each unit's own row; where no few units agree none is told."""
+    rng = np.random.default_rng(0)
+    outgoing, told = rng.normal(size=(16, 2)), rng.normal(size=(2, 5))
+    rows = rng.normal(size=(16, 5))
+    rows[:9] = outgoing[:9] @ told
+    rows[[0, 1]] *= 1.0 + 0.5 * dark.ALIKE
+    rows *= size * 10.0 ** rng.integers(-1, 2, (16, 1))
+    alone = outgoing * (np.linalg.norm(rows, axis=1) / np.linalg.norm(outgoing @ told, axis=1))[:, None]
+    outgoing[:9] = alone[:9]
+    assert dark._lit_by_all(rows, outgoing).tolist() == [True] * 9 + [False] * 7
+    assert not dark._lit_by_all(rng.normal(size=(16, 5)), outgoing).any()
+
+
+@pytest.mark.parametrize(("beside", "found"), [(dark.MORE, True), (dark.MORE - 1, False)])
+def test_a_graph_leaves_so_many_units_dark_beside_those_that_determine_it(
+    beside: int, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three graphs two light all units, so that no other vector of their space is zero at several."""
+    rng, units = np.random.default_rng(0), 40
+    outgoing = rng.normal(size=(units, 4))
+    lit = np.ones((units, 3))
+    lit[: 2 + beside, 0] = 0.0
+    vectors = lit * (outgoing @ rng.normal(size=(4, 3)))
+    rows, turned = np.linalg.qr(vectors)
+    monkeypatch.setattr(dark, "DRAWS", 2 * dark.DRAWN)
+    named = list(dark._vectors(rows, outgoing, FOREVER))
+    assert (len(named) > 0) is found
+    for one in named:
+        assert abs(one @ turned[:, 0]) > (1 - 1e-9) * np.linalg.norm(turned[:, 0])
+    few = dark._vectors(rows[: 3 + dark.MORE], outgoing[: 3 + dark.MORE], FOREVER)
+    assert (len(list(few)) > 0) is found, "just enough units"
+    assert not list(dark._vectors(rows[: 2 + dark.MORE], outgoing[: 2 + dark.MORE], FOREVER))
+
+
+def test_what_units_must_be_is_said_in_numbers() -> None:
+    assert f"must leave {2 + dark.MORE} or more dark" in dark.needed(3)
