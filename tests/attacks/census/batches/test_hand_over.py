@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -152,3 +153,37 @@ def test_a_member_that_was_not_found_is_enumerated_where_it_may_be_small(
     assert problem.limits.enumerated_nodes == 12
     few = dataclasses.replace(nodes, codes=codes[:1], rows=nodes.rows[:1], degrees=nodes.degrees[:1])
     assert batch._enumerated(member, dataclasses.replace(start, nodes=few), FOREVER) is member
+
+
+def test_each_row_gets_as_much_time_as_any_other_and_what_is_found_is_not_searched_again(
+    problem: CensusProblem, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of the time for each of three, and the last one for what follows; rows that masks show are not looked
+    for along rays."""
+    graphs, now, spent = [lab.path([0, 1]), lab.path([1, 2]), lab.path([2, 3])], [0.0], list[tuple[int, float]]()
+    rows = object.__new__(batch._Rows)
+    rows.problem, rows.known = problem, {}
+    rows.members = [Member.of(problem, Part(np.full(1, float(k)), (1,), problem.observation)) for k in range(3)]
+    monkeypatch.setattr("jgleak.attacks.attack.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def taken(member: Member, levels: Levels, _: Any, clock: Clock) -> Member:
+        place = int(member.part.row[0])
+        spent.append((place, clock.left))
+        now[0] += clock.left
+        found = ExplainingGraph(graphs[place], 0.0, graphs[place].canonical_form())
+        return dataclasses.replace(member, answer=Attempted(levels, None, AnonymitySet((found,) * (place == 1)), 2))
+
+    monkeypatch.setattr(batch, "root_states", lambda *_: np.zeros((0, 1)))
+    monkeypatch.setattr(batch, "taken", taken)
+    monkeypatch.setattr(batch, "certified", lambda _, member, __: iter([answer(member.found.graphs[0].graph)]))
+    levels = Levels(Nodes(np.zeros((1, 1), int), np.zeros((1, 1)), np.zeros(1, int)), (), (), complete=True)
+    for places in ((0, 1, 2), (0, 2)):
+        spent.clear()
+        now[0] = 0.0
+        found = rows.answers(levels, Clock(0.0, 100.0))
+        assert [one.graphs for one in found] == [(graphs[1],)]
+        assert tuple(place for place, _ in spent) == places
+        if len(places) == 3:
+            np.testing.assert_allclose([share for _, share in spent], 25.0)
+    monkeypatch.setattr(batch, "root_states", lambda *_: None)
+    assert rows.answers(levels, Clock(0.0, 100.0)) == []

@@ -144,3 +144,23 @@ def test_of_a_batch_that_is_not_all_found_each_graph_takes_away_a_dimension(
     shares = iter([3.0, 2.5])
     found = together(seen, lab.space, [[lab.path([0])], [lab.path([1])]])
     assert found.furthest == pytest.approx([0.0, 0.25], abs=1e-6) and "others are missing" in found.text
+
+
+@pytest.mark.parametrize("steps", [2, 3])
+def test_of_several_steps_each_listed_graph_is_trained_in_its_own_place(
+    steps: int, seen: Observation, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the first graphs of the other lists; where graphs are missing nothing is."""
+    graphs, asked = [lab.path([colour]) for colour in range(4)], list[list[int]]()
+
+    def replayed(_: Any, __: Any, some: Any) -> float:
+        asked.append([graphs.index(one) for one in some])
+        return 0.25 if 1 in asked[-1] else 0.5
+
+    monkeypatch.setattr(joint, "replayed", replayed)
+    several = dataclasses.replace(seen, protocol="fedavg", local=LocalTraining(0.1, steps))
+    found = together(several, lab.space, [graphs[:1], graphs[1:3], graphs[3:]])
+    assert asked == [[0, 1, 3], [0, 1, 3], [0, 2, 3], [0, 1, 3], [0, 1, 3]]
+    assert found.furthest == [0.25, 0.5, 0.25] and found.most == MATCH and "2.5e-01" in found.text
+    found = together(several, lab.space, [graphs[:1], graphs[1:3]])
+    assert found.furthest == [np.inf] * 2 and found.most == MATCH and len(asked) == 5

@@ -98,3 +98,19 @@ def test_a_frozen_head_shows_nothing(lab: Any) -> None:
     params = lab.params(model)
     update = {name: part for name, part in params.items() if name != "readout"}
     assert "frozen" in (unsupported(Observation(model, params, update, "ce", batch_size=2)) or "")
+
+
+def test_an_update_of_zeros_has_no_directions(lab: Any) -> None:
+    model = lab.model(**POOLED)
+    params = lab.params(model)
+    upstream = Upstream.of(Observation(model, params, jax.tree.map(np.zeros_like, params), "ce", batch_size=2))
+    assert upstream.rows.shape[0] == upstream.sizes.size == 0
+
+
+def test_a_softmax_gradient_adds_up_to_zero_in_double_precision(lab: Any) -> None:
+    model = lab.model(hidden=4, readout_widths=(3,))
+    params = lab.params(model)
+    own = own_upstreams(Observation(model, params, params, "ce", batch_size=2), np.array([0.3, -0.2]))
+    assert np.abs(own.sum(axis=1)).max() < 1e-14
+    wrong = 1.0 / (1.0 + np.exp(0.5))
+    np.testing.assert_allclose(own, [[-wrong, wrong], [1.0 - wrong, wrong - 1.0]], rtol=1e-12)
