@@ -192,3 +192,22 @@ def test_a_list_ends_at_what_fits_where_the_batch_matches_and_no_other_list_chan
     made = [answer.certificate for answer in answers]
     assert [(one.status, one.size) for one in made if one is not None] == expected
     assert [len(answer.graphs) for answer in answers] == [size for _, size in expected] and distance == whole * MATCH
+
+
+@pytest.mark.parametrize(("second", "first"), [(0.298, 0), (0.2, 1)])
+def test_where_none_fits_the_nearest_comes_first_and_of_as_near_ones_the_likeliest(
+    second: float, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first graph's distance is 0.3; up to a hundredth another is as near."""
+    module, graphs = "jgleak.attacks.census.batches.answers", (ring(3, 1), ring(4, 1), ring(5, 1))
+    far = dict(zip(graphs, (0.3, second, 0.9), strict=True))
+    monkeypatch.setattr(f"{module}.each_gradient", lambda _, __, graphs: graphs)
+    monkeypatch.setattr(f"{module}.remaining", lambda *given: given)
+    monkeypatch.setattr(f"{module}.fitting", lambda _, __, graphs: [far[graph] for graph in graphs])
+    monkeypatch.setattr(f"{module}.distance", lambda *_: 0.3)
+    model = standard(SPACE.width, "gcn", Pooled("mean", MLP((16, 2))), hidden=16, last_act=True)
+    params = model.initial(key=jax.random.key(0))
+    observation = Observation(model, params, params, "bce", batch_size=2)
+    lists = [listed(*graphs), listed(ring(6, 0))]
+    answers, _ = checked(CensusProblem.of(observation, Knowledge(SPACE), DEFAULTS), lists)
+    assert answers[0].graphs[0] is graphs[first] and answers[0].graphs[2] is graphs[2]

@@ -145,6 +145,7 @@ def test_dark_units_determine_a_vector_where_they_leave_no_other(second: float, 
     if found is not None:
         np.testing.assert_allclose(np.abs(found), vector, atol=1e-9)
     assert dark._determined(rows, outgoing, hidden | True) is None, "all are dark"
+    assert dark._determined(rows * ~hidden[:, None], outgoing, hidden) is None, "they show no direction"
     assert dark._determined(rows, outgoing[:, 1:], hidden) is None, "no weights lead there"
 
 

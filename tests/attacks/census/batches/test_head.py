@@ -128,3 +128,43 @@ def test_below_rounding_no_value_falls_further(values: list[float], rank: int, s
     seen.__dict__["batch_size"] = 3
     assert _largest_gap(size * np.array(values), seen) == rank
     assert module.ROUNDING == 5e-7
+
+
+def test_rows_whose_gradients_cancel_at_the_bias_are_not_told() -> None:
+    rows, back = parts()
+    head = factored(rows.T @ back, 3, observation=reading(0.0 * back))
+    assert head.implied(back @ head.rows) is None
+
+
+@SIZES
+def test_a_row_alone_says_what_flows_back_to_it_and_its_part_leaves_the_others(
+    size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One direction of each Jacobian lies in the space of what flows back, and the other beside it."""
+    rng, rows = np.random.default_rng(0), parts()[0]
+    jacobians, sought = size * rng.normal(size=(3, 9, 2)), rng.normal(size=(3, 2))
+    back = np.einsum("kfc,kc->kf", jacobians, sought)
+    seen: Any = object.__new__(Observation)
+    head = factored(rows.T @ back, 3, directions=np.eye(2), observation=seen)
+    place = {row.tobytes(): k for k, row in enumerate(rows)}
+    monkeypatch.setattr(HeadGradient, "back", lambda _, some: jacobians[[place[one.tobytes()] for one in some]])
+    for k, row in enumerate(rows):
+        found, outside = head.of_row(row)
+        np.testing.assert_allclose(found, sought[k], rtol=1e-6)
+        assert outside < 1e-7
+    less = head.without(rows[:1])
+    np.testing.assert_allclose(less.kernel, rows[1:].T @ back[1:], atol=1e-7 * size)
+    assert less.rank == 2 and np.linalg.norm(head.without(rows).kernel) < 1e-7 * size
+
+
+@SIZES
+def test_a_row_is_as_far_from_the_gradient_as_the_nearest_that_may_flow_back(
+    size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sine of its angle; of a row that the gradient does not have nothing is known."""
+    head = factored(np.eye(4, 5)[:, :3] @ np.diag([3.0, 2.0, 1.0]) @ np.eye(3, 5), 3, directions=np.eye(2))
+    jacobian = size * np.array([[0.8, 0.0, 0.0, 0.6, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]]).T
+    monkeypatch.setattr(HeadGradient, "back", lambda *_: jacobian[None])
+    assert head.of_row(np.eye(4)[0])[1] == pytest.approx(0.6)
+    found, outside = head.of_row(np.eye(4)[3])
+    assert outside == np.inf and not found.any()

@@ -87,10 +87,9 @@ def test_masks_are_looked_for_where_there_are_more_units_than_dimensions(
 def test_a_vector_that_shows_a_unit_lit_contradicts_a_row_that_does_not_light_it(
     shown: float, entering: float, told: bool, size: float
 ) -> None:
-    """Beside its own largest entry, and beside the largest input of all rows; the first vector is a hundred times as
-    long as the second."""
+    """Beside its own largest entry, whatever the vector's length, and beside the largest input of all rows."""
     units, rows, bias = np.array([2, 0, 1]), np.eye(2), np.array([0.5, 0.25, -2.0])
-    vectors = np.array([[100.0, 0.0], [0.0, 1.0]])
+    vectors = np.array([[1.0, 0.0], [0.0, size]])
     inputs = np.array([[LARGEST, 50.0, 1.0], [60.0, 50.0, entering]])
     head, along = object.__new__(HeadGradient), np.array([[1.0, 1.0], [1.0, 1.0], [1.0, shown]])
     first = {"kernel": size * np.empty((2, 3)), "bias": size * bias}
@@ -104,6 +103,18 @@ def test_a_vector_that_shows_a_unit_lit_contradicts_a_row_that_does_not_light_it
     assert (found is rows) if told else found is None
     head.__dict__["implied"] = lambda _: None
     assert masks._rows(head, vectors, units) is None
+
+
+def test_units_that_name_vectors_show_all_dimensions(
+    compared: list[tuple[np.ndarray, np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where most units show one dimension alone."""
+    for module in (quadrics, patterns):
+        monkeypatch.setattr(module, "vectors", staticmethod(lambda *_: iter([])))
+    rows = np.r_[np.outer(np.linspace(1.0, 2.0, 40), [1.0, 0.0, 0.0]), np.eye(3)[1:]]
+    assert masks.pooled_rows(head_of(rows, np.ones((42, 1))), HELD) is None
+    for _, units in compared:
+        assert np.linalg.cond(rows[units[:3]]) < 3.0
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
