@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -12,17 +13,34 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Reconstruction
-from jgleak.attacks.census.batches.answers import OTHERS, _first, beside, checked, cut, of_all
+from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
+from jgleak.attacks.census.attempted import Attempted
+from jgleak.attacks.census.batches import answers as answers_module
+from jgleak.attacks.census.batches.answers import (
+    OTHERS,
+    TOLD_APART,
+    _first,
+    beside,
+    certified,
+    checked,
+    cut,
+    of_all,
+)
 from jgleak.attacks.census.batches.joint import each_gradient, fitting, remaining, without
+from jgleak.attacks.census.batches.members import Member
+from jgleak.attacks.census.batches.parts import Part
+from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.certificate import Certificate, Status
 from jgleak.attacks.distance import MATCH
+from jgleak.attacks.span.hops import Nodes
 from jgleak.audit.certified import verify, write
 from jgleak.federated import Knowledge, Observation, fedsgd, save
 from jgleak.gnn import MLP, Pooled
 from jgleak.gnn.standard import standard
 from jgleak.graph import Graph
+from tests.clocks import HELD
 
 from ..test_anonymity import typed
 
@@ -211,3 +229,33 @@ def test_where_none_fits_the_nearest_comes_first_and_of_as_near_ones_the_likelie
     lists = [listed(*graphs), listed(ring(6, 0))]
     answers, _ = checked(CensusProblem.of(observation, Knowledge(SPACE), DEFAULTS), lists)
     assert answers[0].graphs[0] is graphs[first] and answers[0].graphs[2] is graphs[2]
+
+
+@pytest.mark.parametrize("labels", [(1,), (0, 1), (None,)])
+def test_equal_graphs_have_an_answer_each_with_their_label(
+    labels: tuple[int | None, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the conditions of the candidates and of what separates graphs of a batch; of none found there is none."""
+    graphs, made = (ring(3, 5), ring(4, 5)), Certificate("k_graphs", 2, 9, True, 1e-7)
+    problem = object.__new__(CensusProblem)
+    problem.__dict__.update(knowledge=Knowledge(SPACE), settings=DEFAULTS)
+    none = np.zeros(0, np.int64)
+    levels = Levels(Nodes(np.zeros((0, 1), np.int64), np.zeros((0, 1)), none), (), ("candidates",), complete=True)
+    part = Part(np.zeros(1), labels, object.__new__(Observation))
+    found = AnonymitySet(tuple(ExplainingGraph(graph, 0.0, graph.canonical_form()) for graph in graphs))
+    asked = list[Any]()
+
+    def certify(_: Any, conditions: Any, some: Any, most: int, __: Any) -> SimpleNamespace:
+        asked.append((conditions, some, most))
+        return SimpleNamespace(graphs=graphs, distance=0.25, certificate=made)
+
+    monkeypatch.setattr(answers_module, "certify", certify)
+    monkeypatch.setattr(answers_module, "degrees_assumed", lambda *_: ("degrees",))
+    member = Member(problem, part, Attempted(levels, None, found, 7))
+    each = list(certified(problem, member, HELD))
+    assert asked == [(("candidates", "degrees", TOLD_APART), found, 7)]
+    for answer, label in zip(each, labels, strict=True):
+        assert [graph.y for graph in answer.graphs] == [5 if label is None else label] * 2
+        assert (answer.gradient_distance, answer.stop, answer.certificate) == (0.25, "match", made)
+    for nothing in (None, Attempted(levels, None, AnonymitySet(), 7)):
+        assert list(certified(problem, Member(problem, part, nothing), HELD)) == []

@@ -323,6 +323,19 @@ def test_of_weights_that_explain_nothing_the_path_of_weights_is_straight(lab: An
         assert gap(point.params, evenly.params) < 1e-7 < 1e-5 < gap(seen.params, path[-1].params)
 
 
+def test_layers_that_are_frozen_stay_along_the_path_of_weights(lab: Any) -> None:
+    graph, model = graphs(lab)[0], lab.model(hidden=8, readout_widths=(4,)).clone(frozen=("layers_0",))
+    params = lab.params(model)
+    update, local = jax.tree.map(np.zeros_like, params), LocalTraining(0.5, 3)
+    problem = problem_of(lab, Observation(model, params, update, "bce", 2, protocol="fedavg", local=local))
+    levels, counts = true_levels(problem, graph)
+    path = weighted_path(problem, levels, counts[:, None] / graph.n, np.eye(1, model.outputs))
+    for point in path[1:]:
+        assert (
+            gap(point.params["layers_0"], params["layers_0"]) == 0.0 < gap(point.params["layers_1"], params["layers_1"])
+        )
+
+
 def test_only_batches_that_were_trained_are_counted() -> None:
     """Of two lists of two three batches were: the alternatives, each beside the other list's first graph."""
     certificate = Certificate("at_least_k", 2, 9, False, 0.0)
