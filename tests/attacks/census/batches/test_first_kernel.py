@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import linalg
 
 from jgleak.attacks.census.batches import first_kernel as module
 from jgleak.attacks.census.batches.first_kernel import LAST_OF_PASSES, ONE_PASS, SEVERAL_PASSES, Exactness, Head, Roots
@@ -66,7 +67,7 @@ class Parts:
         return whole / PASSES / GRAPHS
 
 
-COUNTS = np.array([2, 1, 1, 0, 0, 0])
+COUNTS = np.array([2, 3, 1, 0, 0, 0])
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
@@ -106,18 +107,27 @@ def test_a_gradient_of_all_dimensions_lacks_none(monkeypatch: pytest.MonkeyPatch
     assert not head_of(parts.part(rank)).lacks(problem_of(), parts.roots, rank, LABEL)
 
 
+def test_rounding_beside_the_largest_value_is_no_dimension(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where all other values are faint."""
+    parts, sizes = Parts(monkeypatch), np.array([1e3, 1.0, 1.0, 1.0, 1.0, 1.0])
+    parts.roots = parts.roots._replace(rows=parts.roots.rows * sizes[:, None, None])
+    whole = parts.part(COUNTS)
+    noise = np.random.default_rng(1).normal(size=whole.shape)
+    whole += 1e-9 * np.linalg.norm(whole) * noise
+    assert head_of(whole).lacks(problem_of(), parts.roots, COUNTS, LABEL)
+
+
 def test_values_of_the_gradient_count_down_to_rounding() -> None:
-    """In coordinates of comparable size, whether or not there is a gap between them."""
-    rng = np.random.default_rng(0)
-    left, right = (np.linalg.qr(rng.normal(size=(size, size)))[0] for size in (12, 12))
-    values = np.r_[10.0 ** -np.arange(0.0, 7.0, 0.7), 0.0, 0.0]
-    kernel = np.r_[1.0, np.full(11, 0.5)][:, None] * ((left * values) @ right)
+    """Whether or not there is a gap between them."""
+    left = linalg.hadamard(8) / np.sqrt(8)
+    right = np.linalg.qr(np.random.default_rng(0).normal(size=(8, 8)))[0]
+    kernel = left * np.array([1.0, 0.5, 0.4, 1e-4, 5e-5, 1.5e-7, 0.0, 0.0]) @ right
     readout = SimpleNamespace(first_map=("mlp", "first"))
     update = {"readout": {"mlp": {"first": {"kernel": kernel}}}}
     head = Head.of(problem_of(passes=1, update=update, model=SimpleNamespace(readout=readout)), 1)
     np.testing.assert_allclose(head.gradient * head.span.scale[:, None], kernel)
     np.testing.assert_allclose(head.left * head.values @ head.across, head.gradient, atol=1e-12)
-    assert head.span.rank == 10 and head.exactness == ONE_PASS
+    assert head.span.rank == 6 and head.exactness == ONE_PASS
 
 
 def test_roots_are_those_of_every_pass_in_the_gradients_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
