@@ -44,7 +44,8 @@ def test_vectors_are_coordinates_along_the_rows_of_the_gradient_first_those_in_c
     rows, outgoing, sought = space(4, 80, 1, 0.2)
     basis, turn = np.linalg.qr(rows)
     ways = list[str]()
-    for name, way in (("quadrics", quadrics.vectors), ("patterns", patterns.vectors)):
+    both: dict[str, Any] = {"quadrics": quadrics.vectors, "patterns": patterns.vectors}
+    for name, way in both.items():
         told = staticmethod(lambda *given, name=name, way=way: ways.append(name) or way(*given))
         monkeypatch.setattr(getattr(masks, name), "vectors", told)
     assert masks.pooled_rows(head_of(basis, outgoing), HELD) is None and ways == ["quadrics", "patterns"]
