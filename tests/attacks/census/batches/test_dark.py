@@ -176,6 +176,7 @@ def test_units_that_all_graphs_light_are_told_by_one_map(size: float) -> None:
     outgoing[:9] = alone[:9]
     assert dark._lit_by_all(rows, outgoing).tolist() == [True] * 9 + [False] * 7
     assert not dark._lit_by_all(rng.normal(size=(16, 5)), outgoing).any()
+    assert not list(dark._vectors(outgoing @ told, outgoing, FOREVER)), "then none is left that may be dark"
 
 
 @pytest.mark.parametrize(("beside", "found"), [(dark.MORE, True), (dark.MORE - 1, False)])
@@ -190,8 +191,8 @@ def test_a_graph_leaves_so_many_units_dark_beside_those_that_determine_it(
     vectors = lit * (outgoing @ rng.normal(size=(4, 3)))
     rows, turned = np.linalg.qr(vectors)
     monkeypatch.setattr(dark, "DRAWS", 2 * dark.DRAWN)
-    named = list(dark._vectors(rows, outgoing, FOREVER))
-    assert (len(named) > 0) is found
+    named = [one for size in (1e-3, 1.0) for one in dark._vectors(size * rows, outgoing, FOREVER)]
+    assert (len(named) > 0) is found and len(named) % 2 == 0, "at every size"
     for one in named:
         assert abs(one @ turned[:, 0]) > (1 - 1e-9) * np.linalg.norm(turned[:, 0])
     few = dark._vectors(rows[: 3 + dark.MORE], outgoing[: 3 + dark.MORE], FOREVER)
