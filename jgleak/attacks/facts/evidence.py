@@ -180,7 +180,7 @@ class Evidence:
         if len(factors) > 1:
             middle = float(np.median(factors))
             near = np.abs(np.array(factors) - middle) <= 0.01 * abs(middle)
-            if near.mean() > 0.5 and near.sum() > 1:
+            if near.mean() > 0.5:
                 return middle
         return self.balance[0] if self.balance is not None and self.balance[1] else None
 

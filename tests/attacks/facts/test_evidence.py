@@ -16,7 +16,7 @@ from jgleak.features import FeatureSpace, binary, onehot
 from jgleak.federated import LocalTraining, Observation
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, LinearEncoder, NodeMLP, NodeScores, SAGEConv
 
-from .known_updates import MOVED, NORMAL, PLAIN, SPACE, UNITS, WEIGHTS, evidence, model
+from .known_updates import MOVED, NODES, NORMAL, PLAIN, SPACE, UNITS, WEIGHTS, evidence, model
 
 RNG = np.random.default_rng(5)
 
@@ -39,16 +39,20 @@ def test_rows_that_are_multiples_of_their_weights_and_no_more_are_found() -> Non
     assert Kernel(gradient, weights, error).zero.tolist() == [False, False, True, False, False, False]
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e3])
 @pytest.mark.parametrize(
     ("beside", "error", "found"),
-    [(0.9e-3, 0.0, 1), (1.1e-3, 0.0, 0), (0.05, 0.06, 1), (0.05, 0.04, 0), (0.11, 0.5, 0)],
+    [(0.9e-3, 0.0, 1), (1.1e-3, 0.0, 0), (0.05, 0.06, 1), (0.05, 0.04, 0), (0.095, 0.5, 1), (0.11, 0.5, 0)],
 )
 def test_a_row_beside_its_weights_is_a_multiple_as_far_as_rounding_goes(
-    beside: float, error: float, found: int
+    beside: float, error: float, found: int, scale: float
 ) -> None:
-    """Within a thousandth of its length and its rounding error, but never further than a tenth of its length."""
-    weights, gradient = np.array([[1.0, 0.0]]), np.array([[np.sqrt(1 - beside**2), beside]])
-    assert len(Kernel(gradient, weights, np.array([[error, 0.0]])).decayed()) == found
+    """Within a thousandth of its length and its rounding error, but never further than a tenth of its length; whatever
+    the size of the update and of another row."""
+    weights = np.array([[1.0, 0.0], [1.0, 0.0]])
+    gradient = np.array([[np.sqrt(1 - beside**2), beside], [0.0, 50.0]])
+    rounding = np.array([[error, 0.0], [1.0, 0.0]])
+    assert len(Kernel(scale * gradient, weights, scale * rounding).decayed()) == found
 
 
 CLEAN: dict[str, tuple[Evidence, float | None, bool | None]] = {
@@ -102,6 +106,33 @@ def test_most_rows_that_decay_alone_agree_on_the_rate() -> None:
     assert evidence(two).decay is None and evidence(two).altered
 
 
+@pytest.mark.parametrize(
+    ("rates", "found"),
+    [
+        ([0.25], None),
+        ([0.25, 0.25], 0.25),
+        ([0.25, 0.26], None),
+        ([0.1, 0.25, 0.25, 0.7], None),
+        ([0.1, 0.25, 0.25, 0.25], 0.25),
+        ([0.1, 0.25, 0.25, 0.5, 0.7], None),
+    ],
+)
+def test_a_rate_is_that_of_more_than_half_of_the_rows_that_decay_alone(rates: list[float], found: float | None) -> None:
+    """Of steps whose other rows have a sign each; one row may be a multiple of its weights by chance."""
+    gradient = np.sign(RNG.normal(size=PLAIN.shape))
+    gradient[: len(rates)] = np.array(rates)[:, None] * WEIGHTS[: len(rates)]
+    assert evidence(gradient).decay == found
+
+
+@pytest.mark.parametrize(("units", "found"), [(7, None), (8, 0.25)])
+def test_rows_of_fewer_than_eight_entries_may_be_multiples_of_their_weights_by_chance(
+    units: int, found: float | None
+) -> None:
+    gradient, weights = np.sign(RNG.normal(size=(SPACE.width, units))), WEIGHTS[:, :units]
+    gradient[:6] = 0.25 * weights[:6]
+    assert evidence(gradient, weights=weights, built=model(conv=GCNConv(units))).decay == found
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_steps_of_one_length_are_not_taken_for_weight_decay(seed: int) -> None:
     """Whose nearest multiple of the weights is no decay, and would turn the sign of a bias with large weights."""
@@ -128,6 +159,28 @@ def test_sums_of_features_are_as_many_as_features_less_one_and_all_of_normalised
     rare = NORMAL.mean.copy()
     rare[:4] /= 2.0  # a tenth value of the feature has no column: nodes have one of four values or none
     assert evidence(MOVED, dataclasses.replace(NORMAL, mean=rare)).relations == 2
+    same = SPACE.fit([NODES * np.array([1, 1, 1, 0], np.int32)])  # all nodes are of one kind, whose columns say nothing
+    assert evidence(MOVED, same).relations == 2
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("features", [2, 4])
+def test_sums_agree_to_a_share_of_what_is_summed_up(features: int, scale: float) -> None:
+    """Three in 100,000 of it, of columns of two or three one-hot features and whatever the size of the update."""
+    space = FeatureSpace(SPACE.features[:features])
+    onehots = [
+        np.isin(np.arange(space.width), np.arange(start, start + feature.columns)).astype(float)
+        for feature, start in zip(space.features, space.offsets, strict=True)
+        if feature.kind == "onehot"
+    ]
+    sums = np.stack([one - onehots[0] for one in onehots[1:]])
+    clean, weights = scale * PLAIN[: space.width], WEIGHTS[: space.width]
+    rounding = 3e-5 * np.linalg.norm(np.abs(sums) @ np.abs(clean))
+    for share, linear in ((0.98, True), (1.02, False)):
+        moved = clean.copy()
+        moved[0, 0] += share * rounding / np.sqrt(len(sums))
+        built = model().clone(in_features=space.width)
+        assert evidence(moved, space, weights=weights, built=built).linear is linear
 
 
 def test_rows_of_normalised_columns_under_a_raw_schema_are_known() -> None:
@@ -141,10 +194,25 @@ def test_rows_of_normalised_columns_under_a_raw_schema_are_known() -> None:
     moved = normal.encode(nodes).T @ upstream
     raw = space.encode(nodes).T @ upstream
     for gradient, schema, looks in ((moved, space, True), (moved, normal, False), (raw, space, False)):
-        assert evidence(gradient, schema, weights=weights, built=built).looks_normalised is looks
+        for scale in (1.0, 1e-4):
+            assert evidence(scale * gradient, schema, weights=weights, built=built).looks_normalised is looks
     half = np.concatenate([nodes, [[2, 0]]]).astype(np.int32)  # three of six colours occur
     moved = normal.encode(half).T @ RNG.normal(size=(5, UNITS))
     assert not evidence(moved, space, weights=weights, built=built).looks_normalised, "three rows of six are alike"
+
+
+@pytest.mark.parametrize(
+    ("cosine", "kind", "looks"),
+    [(0.995, np.float64, False), (0.9995, np.float64, True), (0.995, np.float16, True), (0.985, np.float16, False)],
+)
+def test_three_rows_of_four_are_alike_to_rounding(cosine: float, kind: Any, looks: bool) -> None:
+    gradient = np.zeros((4, UNITS))
+    gradient[:3, 0] = 1.0
+    gradient[[0, 1, 2], [1, 2, 3]] = np.sqrt(1 / cosine - 1)
+    gradient[3, 4] = 1.0
+    one = FeatureSpace(SPACE.features[:1])
+    found = evidence(gradient, one, kind=kind, weights=WEIGHTS[:4], built=model().clone(in_features=4))
+    assert found.looks_normalised is looks
 
 
 @pytest.mark.parametrize("steps", [1, 5])
@@ -206,6 +274,10 @@ def test_rows_without_decay_are_the_gradients_own_to_the_zero() -> None:
     np.testing.assert_array_equal(np.any(found.gradient, axis=1), np.any(PLAIN, axis=1))
     moved = evidence(MOVED + 0.25 * WEIGHTS, NORMAL)
     np.testing.assert_allclose(moved.undecayed(moved.kernels[0]).gradient, MOVED, atol=1e-6)
+    faint = 1e4 * PLAIN
+    faint[7] = 1e-3 * PLAIN[7]  # far above its own rounding, far below that of the others
+    decayed = evidence(faint + 0.25 * WEIGHTS)
+    np.testing.assert_allclose(decayed.undecayed(decayed.kernels[0]).gradient[7], faint[7], atol=1e-6)
     hidden = evidence(0.0 * PLAIN)
     with pytest.raises(Silent, match="nothing shows how much"):
         hidden.undecayed(hidden.kernels[0])
@@ -222,6 +294,7 @@ def test_linear_rows_are_of_size_one_and_noisy_ones_as_they_came() -> None:
         (evidence(noisy), "do not add up as a gradient's do"),
         (evidence(PLAIN, pruned=True), "were left out"),
         (evidence(PLAIN, protocol="fedavg", local=LocalTraining(0.1, optimiser="adam")), "do not add up"),
+        (evidence(noisy, noise=0.1, protocol="fedavg", local=LocalTraining(0.1, optimiser="adam")), "do not add up"),
     ):
         with pytest.raises(Silent, match=said):
             wrong.linear_rows()
