@@ -68,7 +68,7 @@ def label(evidence: Evidence) -> Fact:
         return _target(evidence)
     if loss.smoothing:
         raise Silent("label smoothing leaves several entries of the last bias negative")
-    if names_no_class(observation) and evidence.noise is None and not observation.pruned:
+    if names_no_class(observation) and evidence.noise is None:
         return _refuted(evidence)
     signs = _signs(evidence)
     below = np.flatnonzero(signs < 0)

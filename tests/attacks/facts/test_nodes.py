@@ -224,6 +224,19 @@ def test_a_head_has_the_rank_of_its_rows(rank: int, decayed: float) -> None:
         )
 
 
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_rank_of_all_outputs_says_nothing_unless_it_is_one(rank: int) -> None:
+    """Some row enters every head that moved; that two did, noise would show as well."""
+    rng, outputs = np.random.default_rng(rank), np.arange(5) < rank
+    rows, deltas = rng.normal(size=(rank, LAST)), rng.normal(size=(rank, 5)) * outputs
+    back = {"readout/mlp/linears_0/kernel": rows.T @ deltas, "readout/mlp/linears_0/bias": deltas.sum(axis=0)}
+    if rank == 1:
+        assert head_rank(head(1, back=back)) == 1
+    else:
+        with pytest.raises(Silent, match="as many dimensions as it can have"):
+            head_rank(head(2, back=back))
+
+
 def test_what_hides_the_rank_of_a_head() -> None:
     noisy = 0.1 * np.random.default_rng(0).normal(size=PLAIN.shape)
     one = FeatureSpace(SPACE.features[2:3])
@@ -231,6 +244,8 @@ def test_what_hides_the_rank_of_a_head() -> None:
         ("as many dimensions as it can have", head(5)),
         ("entries of the update were left out", head(2, pruned=True)),
         ("do not show that the update is a plain gradient", head(2, plus=noisy)),
+        ("do not show that the update is a plain gradient", head(2, plus=np.sign(PLAIN) - PLAIN)),
+        ("as many dimensions as it can have", head(2, decayed=0.25, noise=1e-9)),
         (
             "do not show that the update is a plain gradient",
             evidence(PLAIN[7:8], one, built=built().clone(in_features=1), weights=WEIGHTS[7:8]),

@@ -26,14 +26,14 @@ def seen(bias: Any, loss: str = "ce", *, decay: float = 0.0, weights: Any = None
     bias = np.asarray(bias, np.float64)
     kept = np.zeros(bias.shape) if weights is None else np.asarray(weights, np.float64)
     model = GNN(SPACE.width, (Layer(GCNConv(UNITS)), Layer(GCNConv(3))), Pooled("mean", MLP((bias.size,))))
-    place = "readout/mlp/linears_0/bias"
+    place, kernel = "readout/mlp/linears_0/bias", "readout/mlp/linears_0/kernel"
     gradient = marks.pop("first", PLAIN) + decay * WEIGHTS
     return evidence(
         gradient,
         built=marks.pop("built", model),
         loss=loss,
         sent={place: kept},
-        back={place: bias + decay * kept},
+        back={place: bias + decay * kept, kernel: marks.pop("kernel", np.zeros((3, bias.size)))},
         **marks,
     )
 
@@ -44,6 +44,9 @@ def told(fact: Any, found: Evidence) -> Fact | str:
     except Silent as reason:
         return str(reason)
 
+
+TWO_ROWS = np.outer([1.0, 2.0, 0.0], [0.2, -0.3, 0.1]) + np.outer([0.0, 1.0, 1.0], [0.1, -0.2, 0.1])
+NOISY = PLAIN + 0.1 * np.random.default_rng(0).normal(size=PLAIN.shape)
 
 LABELS: Mapping[str, tuple[Evidence, Any]] = {
     "the negative one": (seen([0.3, -0.5, 0.2]), 1),
@@ -60,9 +63,11 @@ LABELS: Mapping[str, tuple[Evidence, Any]] = {
     "noise": (seen([0.0, -1.01 * tail(3), 0.3], noise=1.0), 1),
     "noise hides it": (seen([0.0, -0.99 * tail(3), 0.3], noise=1.0), "do not single out a class"),
     "noise hides two": (seen([5 * tail(3), 0.0, 0.0], noise=1.0), "do not single out a class"),
+    "noise leaves two": (seen([-2 * tail(3), -2 * tail(3), 4 * tail(3)], noise=1.0), "do not single out a class"),
     "noise leaves one": (seen([1.01 * tail(3), 0.0, 1.01 * tail(3)], noise=1.0), 1),
     "smoothed": (seen([0.3, -0.5, 0.2], "ce+smoothing:0.1"), "several entries of the last bias negative"),
     "a batch": (seen([0.3, -0.5, 0.2], batch_size=2), "sums over several labels"),
+    "two graphs": (seen([0.3, -0.5, 0.2], kernel=TWO_ROWS), "that of several graphs"),
     "nothing": (seen([0.0, 0.0, 0.0]), "did not move"),
 }
 
@@ -99,6 +104,10 @@ TASKS: Mapping[str, tuple[Evidence, Any]] = {
     "pruned": (seen([-0.2, 0.0, 0.3], "masked_bce", pruned=True), "looks like a missing task label"),
     "other loss, a missing one": (seen([-0.2, 0.0, -0.3]), [1, None, 1]),
     "other loss, all there": (seen([-0.2, -0.3, 0.4]), [1, 1, 0]),
+    "other loss, two outputs": (seen([-0.5, 0.0]), [1, None]),
+    "other loss, two below zero beside rounding": (seen([-0.2, -0.3, 0.4], first=np.sign(PLAIN)), [1, 1, 0]),
+    "decay that does not show": (seen([-0.2, 0.1, 0.3], "masked_bce", first=NOISY), "weight decay may hide which"),
+    "a zero that does not decay": (seen([-0.2, 0.0, 0.3], "masked_bce", first=NOISY), [1, None, 0]),
     "other loss, rounded": (
         seen([-0.2, 0.0, 0.3, 0.1], "bce", first=np.sign(PLAIN)),
         "missing labels of tasks, or were rounded",
@@ -115,7 +124,7 @@ def test_labels_of_tasks_and_missing_ones(case: str) -> None:
         return
     assert fact.value == wanted
     said = " ".join("-" if one is None else str(one) for one in wanted)
-    assert f"the labels of the tasks are {said} (- is missing)" in fact.line
+    assert f"the labels of the tasks are {said} (- is missing" in fact.line
     assert (QUANTISATION in fact.exact_under) is (None not in wanted), "which makes zeros of its own"
     if "other loss" in case:
         negative, zeros = wanted.count(1), wanted.count(None)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import LINEAR, NOISE, PROTOCOLS, Silent
 from jgleak.attacks.facts.feature_values import feature_values
 from jgleak.attacks.facts.node_kinds import described, different_nodes, node_kinds, rank_of_rows, vectors
@@ -42,6 +43,9 @@ def test_values_are_those_of_rows_that_moved() -> None:
 
 def test_values_under_weight_decay_are_those_of_rows_with_a_sign_that_weights_do_not_have() -> None:
     assert feature_values(evidence(PLAIN + 1e-3 * WEIGHTS)).value == OCCUR
+    weightless = WEIGHTS.copy()
+    weightless[2] = 0.0  # an absent value whose row neither decays nor moves
+    assert feature_values(evidence(PLAIN + 1e-3 * weightless, weights=weightless)).value == OCCUR
     whole = FeatureSpace((onehot("colour", "rg"), onehot("kind", "ab")))
     nodes = np.array([[0, 0], [1, 1]], np.int32)
     moved = whole.encode(nodes).T @ RNG.normal(size=(2, UNITS)) + 0.1 * WEIGHTS[:4]
@@ -57,6 +61,7 @@ def test_nothing_is_told_of_rows_that_noise_moved_unless_its_size_is_known() -> 
         feature_values(evidence(noisy))
     found = feature_values(evidence(noisy, noise=1e-3))
     assert found.value == OCCUR and found.exact_under == PROTOCOLS
+    assert feature_values(evidence(PLAIN, noise=0.0)).value == OCCUR, "noise of no size moves no row"
 
 
 @pytest.mark.parametrize("kind", ["normal", "laplace"])
@@ -90,8 +95,9 @@ def test_values_of_normalised_columns_stand_beside_the_row_of_absent_ones() -> N
     for decay in (0.0, 0.2):
         found = feature_values(evidence(moved + decay * weights, normal, built=built, weights=weights))
         assert found.value == occur and found.exact_under == LINEAR
-    single = evidence(moved, normal, built=built, weights=weights, kind=np.float32)
-    assert feature_values(single).value == occur
+    for scale in (1e-4, 1.0, 1e4):
+        single = evidence(scale * moved, normal, built=built, weights=weights, kind=np.float32)
+        assert feature_values(single).value == occur, scale
     hidden: tuple[tuple[str, dict[str, Any]], ...] = (
         ("something beside training changed", {"pruned": True}),
         ("something beside training changed", {"noise": 1e-9}),
@@ -109,7 +115,7 @@ def test_values_of_normalised_columns_stand_beside_the_row_of_absent_ones() -> N
     across = np.zeros(UNITS)
     across[:2] = others[1], -others[0]
     across *= np.linalg.norm(others) / np.linalg.norm(across)
-    for share, more in ((0.98e-2, []), (1.02e-2, ["k", "w"])):
+    for share, more in ((0.98e-2, []), (1.02e-2, ["k", "w"]), (2e-2, ["k", "w"])):
         beside = moved.copy()
         beside[black] += share * across * normal.mean[black] / normal.std[black]
         beside[white] -= share * across * normal.mean[white] / normal.std[white]
@@ -122,6 +128,40 @@ def test_values_of_normalised_columns_stand_beside_the_row_of_absent_ones() -> N
             local = LocalTraining(rate)
             rough = evidence(beside, normal, built=built, weights=weights, protocol="fedavg", local=local)
             assert feature_values(rough).value["colour"] == (["r", "g"] if unsure else ["r", "g", *more]), rate
+    weightless = weights * (np.arange(14) == black)[:, None]  # the last ones again, of which one row alone is rounded
+    error = 2.0**-23 * np.linalg.norm(weights[black]) * normal.std[black] / normal.mean[black]
+    shortest = 100.0 * error / (1e-2 * np.linalg.norm(others))
+    for share, more in ((0.95, ["w"]), (1.05, ["k", "w"])):
+        short = {"protocol": "fedavg", "local": LocalTraining(share * shortest)}
+        told = feature_values(evidence(beside, normal, built=built, weights=weightless, **short))
+        assert told.value["colour"] == ["r", "g", *more]
+
+
+def test_columns_that_are_constant_or_stayed_raw_among_normalised_ones_name_no_values() -> None:
+    """Their rows are no multiples of that of absent values, whatever occurs."""
+    space = FeatureSpace((onehot("colour", "rgbkwyvo"), onehot("kind", "ab"), binary("ring"), binary("acid")))
+    public = np.array([[k % 8, 0, k % 3 == 0, k % 5 == 0] for k in range(64)], np.int32)
+    fitted = space.fit([public])
+    assert fitted.mean is not None and fitted.std is not None
+    acid = np.arange(12) == 11
+    normal = dataclasses.replace(fitted, mean=np.where(acid, 0.0, fitted.mean), std=np.where(acid, 1.0, fitted.std))
+    nodes = np.array([[0, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 1]], np.int32)
+    gradient = normal.encode(nodes).astype(np.float64).T @ RNG.normal(size=(3, UNITS))
+    seen = evidence(gradient, normal, built=model().clone(in_features=12), weights=RNG.normal(size=(12, UNITS)))
+    assert feature_values(seen).value == {"colour": ["r", "g"], "ring": [1]}
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_all_rows_of_one_entry_are_multiples_of_one(width: int) -> None:
+    space = FeatureSpace((onehot("kind", "abcdefgh"),)).fit([np.arange(8, dtype=np.int32)[:, None]])
+    gradient = space.encode(np.array([[0], [1]], np.int32)).astype(np.float64).T @ RNG.normal(size=(2, width))
+    built = model(conv=GCNConv(width)).clone(in_features=8)
+    seen = evidence(gradient, space, built=built, weights=RNG.normal(size=(8, width)))
+    if width == 1:
+        with pytest.raises(Silent, match="multiples of one"):
+            feature_values(seen)
+    else:
+        assert feature_values(seen).value == {"kind": ["a", "b"]}
 
 
 @pytest.mark.parametrize("absent", [12, 10])
@@ -146,7 +186,8 @@ def test_absent_values_are_most_of_the_columns_and_agree(alike: bool, absent: in
 
 
 def test_few_normalised_columns_show_no_absent_row() -> None:
-    nodes, upstream = np.array([[0], [1]], np.int32), RNG.normal(size=(2, UNITS))
+    """Of four columns two agree and the others lie on either side: half is no majority."""
+    nodes, upstream = np.array([[0], [1]], np.int32), np.array([[1.0], [-1.0]]) * (0.1 + RNG.random((2, UNITS)))
     for values, said in (("abc", "too few are there"), ("abcd", "no row stands out")):
         public = np.arange(len(values), dtype=np.int32)[:, None]
         space, built = FeatureSpace((onehot("kind", values),)).fit([public]), model().clone(in_features=len(values))
@@ -172,6 +213,10 @@ def test_vectors_are_all_of_values_that_occur_with_what_they_determine() -> None
     np.testing.assert_array_equal(vectors(seen), wanted)
     assert described(space, np.array([1, 0, 0, 1])) == {"element": "C", "kind": "b"}
     assert described(space, np.array([1, 0, 1, 1])) == {"element": "C", "ring": 1, "kind": "b"}
+    none = PLAIN.copy()
+    none[8:] = 0.0  # no kind
+    with pytest.raises(Silent, match="make 0 vectors"):
+        vectors(evidence(none))
 
 
 def test_too_many_vectors_are_not_looked_through() -> None:
@@ -205,6 +250,15 @@ def test_kinds_are_the_vectors_in_the_span_and_needed_ones_those_that_hold_it_up
     assert {tuple(sorted(described(SPACE, row).items())) for row in NODES} <= {tuple(sorted(k.items())) for k in every}
 
 
+@pytest.mark.parametrize("different", [1, 2])
+def test_kinds_that_are_as_many_as_dimensions_are_all_needed(different: int) -> None:
+    """No sum and difference of two vectors is a third one."""
+    nodes = np.array([[0, 0, 0, 0], [1, 1, 0, 0]], np.int32)[[0, different - 1]]
+    found = node_kinds(evidence(SPACE.encode(nodes).T @ RNG.normal(size=(2, UNITS)))).value
+    kinds = [described(SPACE, row) for row in nodes[:different]]
+    assert found == {"dimensions": different, "in_span": kinds, "needed": list(range(different))}
+
+
 def test_what_hides_kinds() -> None:
     listed = FeatureSpace((onehot("colour", "rgbk"), number("charge", (0, 1)), onehot("kind", "ab")))
     numbers = evidence(PLAIN[:7], listed, built=model().clone(in_features=7), weights=WEIGHTS[:7])
@@ -212,13 +266,21 @@ def test_what_hides_kinds() -> None:
         ("neither one-hot nor binary", numbers),
         ("under noise a vector lies near the span or not", evidence(PLAIN, noise=1e-6)),
         ("do not add up", evidence(np.sign(PLAIN))),
+        ("no two features", colours()),
     ):
         with pytest.raises(Silent, match=said):
             node_kinds(seen)
 
 
+def colours() -> Evidence:
+    """An update of a schema with one feature."""
+    one = FeatureSpace(SPACE.features[:1])
+    return evidence(PLAIN[:4], one, built=model().clone(in_features=4), weights=WEIGHTS[:4])
+
+
 def test_different_nodes_are_as_many_as_the_rank_or_as_values_of_one_feature() -> None:
     assert different_nodes(evidence(PLAIN)).value == 5 and different_nodes(evidence(PLAIN)).exact_under == LINEAR
+    assert [different_nodes(evidence(scale * PLAIN)).value for scale in (1e-6, 1e6)] == [5, 5]
     signs = different_nodes(evidence(np.sign(PLAIN)))
     assert signs.value == 3 and signs.exact_under == tuple(p for p in PROTOCOLS if p != NOISE)
     same = np.array([[0, 0, 0, 0], [1, 1, 0, 0]], np.int32)
@@ -243,31 +305,32 @@ def test_a_rank_as_large_as_a_span_can_have_says_nothing() -> None:
         else:
             with pytest.raises(Silent, match="as many dimensions as it can have"):
                 rank_of_rows(seen)
-    one = FeatureSpace((onehot("colour", "rgbk"),))
-    single = evidence(PLAIN[:4], one, built=model().clone(in_features=4), weights=WEIGHTS[:4])
     with pytest.raises(Silent, match="no two features"):
-        rank_of_rows(single)
+        rank_of_rows(colours())
     narrow = evidence(PLAIN[:, :5], built=model(conv=GCNConv(5)), weights=WEIGHTS[:, :5])
     with pytest.raises(Silent, match="as many dimensions as it can have"):
         rank_of_rows(narrow)
 
 
 def test_units_that_were_on_are_those_with_a_gradient() -> None:
-    built = GNN(
-        SPACE.width, (Layer(GCNConv(UNITS)), Layer(GCNConv(4, bias=True), "tanh")), Pooled("mean", MLP((6, 3, 2)))
-    )
+    layers = Layer(GCNConv(UNITS)), Layer(GCNConv(4, bias=True), "tanh")
+    built = GNN(SPACE.width, layers, Pooled("mean", MLP((6, 3, 2))))
     off = PLAIN.copy()
     off[:, [2, 5, 7]] = 0.0
     row, bias = np.zeros((4, 6)), np.zeros(6)
     row[1, 0], bias[3] = 1.0, 1.0
     back = {"readout/mlp/linears_0/kernel": row, "readout/mlp/linears_0/bias": bias}
-    found = units(evidence(off, built=built, back=back | {"readout/mlp/linears_1/kernel": np.ones((6, 3))}))
+    back |= {"readout/mlp/linears_1/kernel": np.ones((6, 3))}
+    found = units(evidence(off, built=built, back=back))
     assert found.value == {
         "layers_0": {"on": 13, "of": 16},
         "readout/linears_0": {"on": 2, "of": 6},
         "readout/linears_1": {"on": 3, "of": 3},
     }
     assert found.line.endswith("13 of 16 in layers_0, 2 of 6 in readout/linears_0, 3 of 3 in readout/linears_1")
+    fixed = built.clone(frozen=("readout/mlp/linears_0",))
+    back = {"readout/mlp/linears_1/kernel": np.ones((6, 3))}
+    assert set(units(evidence(off, built=fixed, back=back)).value) == {"layers_0", "readout/linears_1"}
 
 
 def test_what_shows_no_units() -> None:
