@@ -33,7 +33,7 @@ def slope_of(act: str, states: Any, tolerances: ClosedFormTolerances = TOLERANCE
     if act == "tanh":
         return 1 - states**2
     if act == "relu":
-        least, moved = tolerances.zero * abs(states).max(initial=0.0), (-states).max(axis=-1, keepdims=True)
+        least, moved = tolerances.zero * abs(states).max(), (-states).max(axis=-1, keepdims=True)
         return ((states > least) & (states > tolerances.moved * moved)).astype(states.dtype)
     if act == "identity":
         return states * 0 + 1

@@ -72,7 +72,7 @@ def regularised(
     """
     weights = block_weights(gradients)
     left, values, right = np.linalg.svd(np.hstack([w * e for w, e in zip(weights, design, strict=True)]), False)
-    live = values > np.finfo(np.float64).eps * values.max(initial=0.0) * max(design.shape[1:])
+    live = values > np.finfo(np.float64).eps * values.max() * max(design.shape[1:])
     if not live.any() or not weights.any():
         raise ConditionFailed("no gradient reaches the layer (it is zero), so its states do not show")
     left, values = left[:, live], values[live]

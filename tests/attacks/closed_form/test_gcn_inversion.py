@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -31,7 +33,7 @@ def pendant_paths() -> np.ndarray:
 
 
 def made(
-    rng: np.random.Generator, mixing: np.ndarray, x: np.ndarray, act: str, depth: int, width: int = 12
+    rng: np.random.Generator, mixing: np.ndarray, x: np.ndarray, act: str, depth: int, width: int = 12, blocks: int = 1
 ) -> tuple[list[LayerGradient], np.ndarray]:
     """A GCN on ``x`` with its gradients in float32, by backpropagation written out, and the last ``dL/dZ``."""
     sizes = [x.shape[1], *[width] * depth]
@@ -41,7 +43,8 @@ def made(
     for w, b in zip(weights, biases, strict=True):
         inner.append(mixing @ states[-1] @ w + b)
         states.append(VALUES[act](inner[-1]))
-    upstream = rng.normal(size=(1, len(x), width))
+    upstream = rng.normal(size=(blocks, len(x), width))
+    upstream[2:] = 0.0
     output, layers = upstream, list[LayerGradient]()
     for level in reversed(range(depth)):
         gradient = np.stack([(mixing @ states[level]).T @ one for one in upstream]).astype(np.float32)
@@ -118,6 +121,23 @@ def test_hidden_states_follow_from_what_shows_of_them(act: str) -> None:
     np.testing.assert_array_equal(completed(states, whole, act, bias), states)
 
 
+@pytest.mark.parametrize("act", sorted(VALUES))
+@pytest.mark.parametrize("ridge", [0.1, 3.0])
+def test_a_ridge_balances_what_shows(act: str, ridge: float) -> None:
+    """``Rᵀ act(R b + bias) + ridge b`` is what shows, whatever the activation; after a single step it is not yet."""
+    rng = np.random.default_rng(1)
+    mixing, bias = mixing_of(GCN, pendant_paths()), rng.normal(size=5)
+    reach, shown = np.linalg.svd(mixing)[0][:, :5], VALUES[act](rng.normal(size=(8, 5)))
+    tolerances = ClosedFormTolerances(ridge=ridge)
+    gaps = []
+    for steps in (1, 500):
+        limited = ClosedFormSettings(tolerances=tolerances, limits=ClosedFormLimits(steps=steps))
+        states = completed(shown, mixing, act, bias, limited)
+        b = reach.T @ (shown - states) / ridge
+        gaps.append(np.abs(VALUES[act](reach @ b + bias) - states).max())
+    assert gaps[1] < 1e-3 < gaps[0]
+
+
 @pytest.mark.parametrize("ridge", [0.5, 3.0])
 def test_a_ridge_shrinks_what_linear_states_show(ridge: float) -> None:
     """By the closed form of ridge regression."""
@@ -183,29 +203,34 @@ def test_the_filter_is_least_squares_where_nothing_is_noisy_and_the_prior_where_
     assert np.abs(found.rows(1e30) - prior).max() < 1e-3
 
 
+@pytest.mark.parametrize("blocks", [1, 2, 3])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_the_misfit_is_the_distance_of_the_kernels_gradients(depth: int) -> None:
-    """What least squares cannot reach included: features that miss the gradients by far, in one layer and in all."""
+def test_the_misfit_is_the_distance_of_the_kernels_gradients(depth: int, blocks: int) -> None:
+    """What least squares cannot reach included: features that miss the gradients by far, in one layer and in all. Of
+    three nodes' gradients the third is zero and does not count."""
     rng, act = np.random.default_rng(depth), "tanh"
     mixing, x = mixing_of(GCN, pendant_paths()), rng.normal(size=(8, 9))
-    layers, output = made(rng, mixing, x, act, depth)
+    layers, output = made(rng, mixing, x, act, depth, blocks=blocks)
     off = rng.normal(size=np.shape(layers[0].gradients["kernel"])) * np.abs(layers[0].gradients["kernel"]).max()
+    off[2:] = 0.0
     layers[0] = layers[0]._replace(gradients={"kernel": layers[0].gradients["kernel"] + off})
     rows = gcn_inversion._upstream(layers, output, mixing, x, act)
     fit = gcn_inversion._fit(layers[0], rows[0][1], mixing, np.zeros_like(x))
     assert fit.missed > 0.1
     shares = []
     for layer, (states, gradient) in zip(layers, rows, strict=True):
-        told = layer.gradients["kernel"][0]
-        shares.append(np.sum((states.T @ (mixing.T @ gradient[0]) - told) ** 2) / np.sum(told**2))
+        for told, one in zip(layer.gradients["kernel"][:2], gradient[:2], strict=True):
+            shares.append(np.sum((states.T @ (mixing.T @ one) - told) ** 2) / np.sum(told**2))
     assert gcn_inversion._misfit(layers, rows, mixing, fit) == pytest.approx(np.sqrt(np.mean(shares)), rel=1e-6)
 
 
-@pytest.mark.parametrize(("blocks", "noise"), [(1, 0.0), (1, 0.05), (3, 0.05)])
-def test_the_filter_is_wieners(blocks: int, noise: float) -> None:
+@pytest.mark.parametrize(
+    ("blocks", "noise", "width"), [(1, 0.0, 9), (3, 0.0, 9), (1, 0.05, 9), (1, 0.05, 7), (3, 0.05, 9)]
+)
+def test_the_filter_is_wieners(blocks: int, noise: float, width: int) -> None:
     """Row by row along the design's own directions, with what least squares leaves as the noise (its docstring)."""
     rng = np.random.default_rng(blocks)
-    design = rng.normal(size=(blocks, 6, 9)) * np.geomspace(1, 1e-2, 6)[:, None]
+    design = rng.normal(size=(blocks, 6, width)) * np.geomspace(1, 1e-2, 6)[:, None]
     rows, prior = rng.normal(size=(6, 50)), 0.1 * rng.normal(size=(6, 50))
     clean = rows.T @ design
     seen = clean + noise * np.sqrt(np.mean(clean**2)) * rng.normal(size=clean.shape)
@@ -238,6 +263,24 @@ def test_blocks_without_a_gradient_do_not_count() -> None:
     alone, both = (least_squares.regularised(design[:k], seen[:k], np.zeros((4, 3))) for k in (1, 2))
     np.testing.assert_allclose(alone.rows(), both.rows(), atol=1e-9)
     assert alone.ratio == pytest.approx(both.ratio) and alone.noise == pytest.approx(both.noise)
+    for size in (1e-3, 1e25):  # whose squares no single precision holds
+        weights = least_squares.block_weights(np.full((1, 2, 2), size, np.float32))
+        np.testing.assert_allclose(weights, 1 / (2 * size), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-8, 1.0, 1e8])
+def test_directions_that_rounding_alone_made_do_not_count(size: float) -> None:
+    """Of a design whose six nodes have three directions between them."""
+    rng = np.random.default_rng(0)
+    design = (rng.normal(size=(6, 3)) @ rng.normal(size=(3, 40)))[None]
+    found = least_squares.regularised(design, size * rng.normal(size=(5, 6)) @ design, np.zeros((6, 5)))
+    assert found.values.size == 3
+
+
+def test_as_many_columns_as_directions_leave_rounding_alone_to_be_the_noise() -> None:
+    rng = np.random.default_rng(0)
+    design, rows = rng.normal(size=(1, 6, 6)), rng.normal(size=(6, 5))
+    assert least_squares.regularised(design, rows.T @ design, np.zeros((6, 5))).noise == pytest.approx(2.0**-24)
 
 
 def test_without_a_gradient_nothing_shows() -> None:
@@ -278,6 +321,45 @@ def test_what_the_gradients_do_not_fit_is_doubted() -> None:
         found = inverted(spoilt, output, mixing, "sigmoid")
         error = np.linalg.norm(found.features - x) / np.linalg.norm(x)
         assert error < 2.0 * np.sqrt(np.mean(found.doubt**2)) + 1e-6
+
+
+@pytest.mark.parametrize(("gain", "patience", "passes"), [(1.0, 1, 2), (1.0, 2, 3), (0.995, 3, 4), (0.98, 1, 9)])
+def test_passes_end_where_so_many_in_a_row_come_no_nearer(
+    gain: float, patience: int, passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By less than a hundredth of the distance; else they end after nine, as told."""
+    rng, done = np.random.default_rng(0), list[float]()
+    mixing, x = mixing_of(GCN, pendant_paths()), rng.normal(size=(8, 9))
+    layers, output = made(rng, mixing, x, "tanh", 2)
+
+    def nearer(*_: object) -> float:
+        done.append(gain ** len(done))
+        return done[-1]
+
+    monkeypatch.setattr(gcn_inversion, "_misfit", nearer)
+    limits = ClosedFormLimits(passes=9, patience=patience, strengths=1)
+    found = inverted(layers, output, mixing, "tanh", ClosedFormSettings(limits=limits))
+    assert len(done) == passes and found.misfit == min(done)
+
+
+def test_a_misfit_is_noise_to_the_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its square, in units of what the fit itself took for noise; and no state is surer than the settings say."""
+    rng, fits, fit = np.random.default_rng(0), list[least_squares.Regularised](), gcn_inversion._fit
+    mixing, x = mixing_of(GCN, pendant_paths()), rng.normal(size=(8, 9))
+    layers, output = made(rng, mixing, x, "tanh", 2)
+
+    def kept(*given: Any) -> least_squares.Regularised:
+        fits.append(fit(*given))
+        return fits[-1]
+
+    monkeypatch.setattr(gcn_inversion, "_fit", kept)
+    once = ClosedFormSettings(limits=ClosedFormLimits(passes=1, strengths=1))
+    found = inverted(layers, output, mixing, "tanh", once)
+    ratio = found.misfit / fits[-1].noise
+    assert ratio > 1.2
+    np.testing.assert_allclose(found.doubt, fits[-1].doubt(ratio**2))
+    sure = layers[0]._replace(tolerances=ClosedFormTolerances(smallest=1e20))
+    assert fit(sure, output, mixing, np.zeros_like(x)).ratio == pytest.approx(1e-20)
 
 
 def test_a_pass_without_gradient_leaves_the_answer_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:

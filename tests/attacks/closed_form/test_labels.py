@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.closed_form.labels import (
+    _unbalanced,
+    at_classes,
     contradiction,
     infer_counts,
     infer_label,
@@ -19,6 +21,7 @@ from jgleak.attacks.closed_form.labels import (
     infer_tasks,
     names_no_class,
     prior_probability,
+    target_hidden,
     tasks_hidden,
     too_large,
 )
@@ -244,6 +247,8 @@ SIGNS: dict[str, tuple[Observation, bool]] = {
     "BCE met two": (shown([0.4, 0.0, 0.0], "bce"), True),
     "BCE met another's": (shown([0.4, -0.2, 0.0], "bce"), True),
     "no bias": (shown([0.4, -0.1, 0.0], readout=NodeScores(3)), False),
+    "BCE names a class": (shown([0.3, -0.5, 0.2], "bce"), False),
+    "nodes have two": (shown([-0.2, -0.3, 0.5], readout=NodeMLP(MLP((3,)), per_node=True)), False),
 }
 
 
@@ -268,7 +273,7 @@ def test_a_probability_less_a_label_is_at_most_one() -> None:
     assert "larger than 1," in str(too_large(tasks)) and "'masked_mse'" in str(too_large(tasks))
     assert too_large(dataclasses.replace(tasks, loss="masked_bce+pos_weight:1,2")) is None
     assert "larger than 1.5," in str(too_large(dataclasses.replace(tasks, loss="masked_bce+pos_weight:1,1.5")))
-    for changed in ({"scaled": True}, {"noise": 0.3}, {"local": LocalTraining(0.1, 4), "protocol": "fedavg"}):
+    for changed in ({"scaled": True}, {"noise": 0.3}, {"local": LocalTraining(0.1, 2), "protocol": "fedavg"}):
         assert too_large(dataclasses.replace(squares, **changed)) is None, changed
     for fits in (shown([-1.0], "bce"), shown([1.0, -1.0]), shown([-3.1], "mse"), shown([-3.1, 2.0], "masked_mse")):
         assert too_large(fits) is None
@@ -278,7 +283,8 @@ def test_a_probability_less_a_label_is_at_most_one() -> None:
 @pytest.mark.parametrize(("act", "bounded"), [("sigmoid", True), ("gelu", False)])
 def test_a_slope_above_1_leaves_the_last_bias_unbounded(lab: Any, act: str, bounded: bool) -> None:
     graph = dataclasses.replace(lab.random(7, 2), y=np.array([0, 3, 1, 1, 2, 0, 3]))
-    model = lab.model(conv="gcn", hidden=8, classes=4, readout="node_scores", bias=True, act=act, last_act=True)
+    last = {"readout": "node_scores", "bias": True, "last_act": True, "layers": 1}
+    model = lab.model(conv="gcn", hidden=8, classes=4, act=act, **last)
     seen = target_gradient(model, lab.params(model), [graph], lab.space, loss="ce")
     far = dataclasses.replace(seen, update=jax.tree.map(lambda leaf: 100.0 * leaf, seen.update))
     assert (too_large(far) is not None) == bounded
@@ -306,11 +312,13 @@ MASKED: dict[str, tuple[Observation, str | None]] = {
     "pruned": (shown([0.2, -0.5, 0.2], pruned=True), None),
     "nothing moved": (shown([0.0, 0.0, 0.0]), None),
     "rounding": (shown([0.5, -0.5 + 1e-4, 0.0]), None),
+    "rounding of a sum over many": (shown([50.0, -50.0 + 1e-2, 0.0]), None),
     "more than rounding": (shown([0.5, -0.5 + 2e-3, 0.0]), "adds up to zero, and here it does not"),
     "noise": (shown([0.5, -0.4, 0.2], noise=0.02), None),
     "less noise": (shown([0.5, -0.4, 0.2], noise=0.009), "adds up to zero, and here it does not"),
     "one pull": (shown([0.25, -0.25, 0.0], "masked_mae"), None),
     "two pulls": (shown([0.25, -0.2, 0.0], "masked_mae"), "all labels pull alike"),
+    "two faint pulls": (shown([0.0025, -0.002, 0.0], "masked_mae"), "all labels pull alike"),
     "two pulls of a batch": (shown([0.25, -0.2, 0.0], "masked_mae", batch_size=2), None),
     "two pulls of steps": (shown([0.25, -0.2, 0.0], "masked_mae", **TWO_STEPS), None),
     "two pulls of Adam": (shown([1.0, -0.2, 0.0], "masked_mae", **ADAM), None),
@@ -327,6 +335,38 @@ def test_what_a_last_bias_cannot_be_is_said(case: str) -> None:
     assert found is None if said is None else said in str(found)
 
 
+def test_each_nodes_gradient_adds_up_by_itself() -> None:
+    """Not all together, where what one lacks another has too much, and not beside a much larger one."""
+    rows = np.array([[50.0, -50.0, 0.0], [0.35, -0.34, 0.0], [0.34, -0.35, 0.0]])
+    assert _unbalanced(rows) and not _unbalanced(rows[:1])
+    assert _unbalanced(rows[:2]) and _unbalanced(rows[1:])
+
+
+def test_one_output_raises_one_class_as_much_as_it_lowers_the_other() -> None:
+    slopes = np.array([[0.25], [-0.5], [0.0]])
+    wanted = np.array([[-0.25, 0.25], [0.5, -0.5], [0.0, 0.0]])
+    np.testing.assert_array_equal(at_classes(shown([0.1], "bce"), slopes), wanted)
+    np.testing.assert_array_equal(at_classes(shown([0.1], "bce"), slopes[0]), wanted[0])
+    np.testing.assert_array_equal(at_classes(shown([0.1, 0.2], "bce"), wanted), wanted)
+
+
+def test_sums_over_nodes_regressions_and_tasks_have_no_class() -> None:
+    nodes = shown([0.2, -0.5, 0.3], readout=NodeMLP(MLP((3,)), per_node=True))
+    with pytest.raises(ConditionFailed, match="sums over several labels"):
+        infer_label(nodes)
+    for loss, said in (("mse", "see infer_target"), ("masked_mse", "see infer_tasks")):
+        with pytest.raises(ConditionFailed, match=said):
+            infer_counts(shown([-0.3], loss, batch_size=2), np.array([0.5]))
+        with pytest.raises(ConditionFailed, match=said):
+            infer_label(shown([-0.3], loss))
+
+
+def test_targets_are_those_of_one_squared_error() -> None:
+    assert target_hidden(shown([0.3], "mse")) is None
+    for other in (shown([0.3], "bce"), shown([0.3], "mse", batch_size=2)):
+        assert "only with one graph, squared error" in str(target_hidden(other))
+
+
 @pytest.mark.parametrize("loss", ["ce", "bce", "ce+smoothing:0.3"])
 def test_counts_are_the_whole_numbers_nearest_to_the_shares(loss: str) -> None:
     """The mean gradient is the mean probability less the (smoothed) shares, divided by the outputs under BCE."""
@@ -339,11 +379,15 @@ def test_counts_are_the_whole_numbers_nearest_to_the_shares(loss: str) -> None:
     np.testing.assert_array_equal(found, counts)
     rough = probability + np.array([0.01, -0.03, 0.05, -0.03])  # the shares' largest remainders decide
     np.testing.assert_array_equal(infer_counts(shown(gradient, loss, batch_size=7), rough), counts)
+    none = probability + np.array([-0.2, 0.1, 0.05, 0.05])  # less than none of the first class is none
+    np.testing.assert_array_equal(infer_counts(shown(gradient, loss, batch_size=7), none), counts)
 
 
 def test_counts_without_any_share_are_even_and_the_first_classes_get_the_rest() -> None:
     found = infer_counts(shown([1.0, 1.0, 1.0], batch_size=8), np.zeros(3))
     np.testing.assert_array_equal(found, [3, 3, 2])
+    many = infer_counts(shown([1.0] * 40, batch_size=50), np.zeros(40))
+    np.testing.assert_array_equal(many, [2] * 10 + [1] * 30)
 
 
 def test_predicted_probabilities_are_means_of_softmax_or_of_single_outputs() -> None:

@@ -86,6 +86,16 @@ def test_the_gradient_below_is_the_derivative(conv: Convolution, act: str) -> No
         np.testing.assert_allclose(one, jax.grad(output)(jnp.asarray(z), seen), atol=1e-4)
 
 
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("act", sorted(activations.VALUES))
+def test_slopes_are_the_derivatives_of_the_values(act: str, scale: float) -> None:
+    rng, value = np.random.default_rng(0), activations.VALUES[act]
+    inner = scale * rng.normal(size=(5, 4))
+    step = 1e-6 * scale
+    wanted = (value(inner + step) - value(inner - step)) / (2 * step)
+    np.testing.assert_allclose(activations.slope_of(act, value(inner)), wanted, atol=1e-5)
+
+
 def test_a_positive_value_below_the_noise_of_its_node_is_a_zero() -> None:
     """A ReLU gives no negative states, so they show how far rounding has moved the zeros."""
     states = np.array([[1.0, 3e-4, -2e-4, 0.0], [1.0, 3e-4, 0.0, 1e-6]])
@@ -104,6 +114,63 @@ def test_twins_of_one_neighbourhood_do_not_hide_edges() -> None:
     mixing, upstream = layers.mixing_of(SAGE, adjacency), rng.normal(size=(1, 9, 11))
     layer = layer_of(SAGE, rng, states, mixing, upstream)
     np.testing.assert_array_equal(layers.edges_of(layer, upstream, states), adjacency)
+
+
+def test_hubs_that_have_twins_each_keep_the_edge_between_them() -> None:
+    rng = np.random.default_rng(1)
+    adjacency = np.zeros((6, 6))
+    for u, v in [(0, 1), (0, 2), (0, 3), (1, 4), (1, 5)]:
+        adjacency[u, v] = adjacency[v, u] = 1.0
+    states = rng.normal(size=(6, 12))[[0, 1, 2, 2, 4, 4]]
+    mixing, upstream = layers.mixing_of(SAGE, adjacency), rng.normal(size=(1, 6, 11))
+    layer = layer_of(SAGE, rng, states, mixing, upstream)
+    np.testing.assert_array_equal(layers.edges_of(layer, upstream, states), adjacency)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+def test_nodes_without_edges_have_none(nodes: int) -> None:
+    """One alone has no differences that could be checked."""
+    rng = np.random.default_rng(1)
+    states, upstream = rng.normal(size=(nodes, 12)), rng.normal(size=(1, nodes, 11))
+    layer = layer_of(SAGE, rng, states, np.zeros((nodes, nodes)), upstream)
+    assert not layers.edges_of(layer, upstream, states).any()
+
+
+def test_two_nodes_are_checked_as_well() -> None:
+    rng = np.random.default_rng(1)
+    states, upstream = rng.normal(size=(2, 12)), rng.normal(size=(1, 2, 11))
+    layer = layer_of(SAGE, rng, states, np.array([[0.0, 0.3], [0.7, 0.0]]), upstream)
+    with pytest.raises(ConditionFailed, match="no graph fits"):
+        layers.edges_of(layer, upstream, states)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize(("share", "equal"), [(0.98, True), (1.02, False)])
+def test_rows_are_equal_by_their_distance_beside_the_usual_one(share: float, equal: bool, size: float) -> None:
+    """Whatever all rows have in common, and whatever two rows that are not equal do."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(6, 5)) + 100.0 * rng.normal(size=5)
+    rows[1] = rows[0] + 0.1 * rng.normal(size=5)
+    usual = np.sqrt(np.mean(np.sum((rows - rows.mean(axis=0)) ** 2, axis=1)))
+    rows[5] = rows[2]
+    for _ in range(3):  # the usual distance depends a little on that row
+        usual = np.sqrt(np.mean(np.sum((rows - rows.mean(axis=0)) ** 2, axis=1)))
+        rows[5] = rows[2] + 1e-4 * share * usual * np.eye(5)[0]
+    group, sizes = layers._equal_rows(size * rows, 1e-4)
+    assert (group[5] == group[2]) == equal and sizes.size == 6 - equal
+
+
+@pytest.mark.parametrize(("ratio", "known"), [(0.95e-6, False), (1.05e-6, True)])
+def test_nodes_of_nearly_equal_gradients_show_to_a_millionth(ratio: float, known: bool) -> None:
+    """By the ratio of the singular values of their directions."""
+    angle = 2 * np.arctan(ratio)
+    upstream = np.array([[[1.0, 0.0, 0.0], [np.cos(angle), np.sin(angle), 0.0]]])
+    layer = layer_of(SAGE, np.random.default_rng(0), np.eye(2, 4), np.zeros((2, 2)), upstream)
+    if known:
+        np.testing.assert_allclose(layers.rows_of(layer, upstream, None), np.eye(2, 4), atol=1e-3)
+    else:
+        with pytest.raises(ConditionFailed, match="have rank 1; full row rank 2"):
+            layers.rows_of(layer, upstream, None)
 
 
 def test_equal_states_at_different_nodes_hide_edges() -> None:
@@ -153,8 +220,11 @@ def test_conditions_are_checked() -> None:
         layers.rows_of(layer, narrow, mixing)
     wide = rng.normal(size=(1, 8, 20))
     layer = layer_of(SAGE, rng, states, mixing, wide)
-    with pytest.raises(ConditionFailed, match="no states fit"):
-        layers.rows_of(layer, wide + 0.1 * rng.normal(size=wide.shape), mixing)
+    other = wide + 0.1 * rng.normal(size=wide.shape)
+    for size in (1.0, 1e-4):
+        faint = layer._replace(gradients={name: size * leaf for name, leaf in layer.gradients.items()})
+        with pytest.raises(ConditionFailed, match="no states fit"):
+            layers.rows_of(faint, size * other, mixing)
     dead = wide.copy()
     dead[:, 4] = 0.0
     with pytest.raises(ConditionFailed, match="row 4 .* is zero"):
