@@ -16,7 +16,7 @@ from jgleak.attacks.closed_form.closed_form import CLOSED_FORM, _labels
 from jgleak.features import FeatureSpace, binary, real
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.federated.client import node_gradients
-from jgleak.gnn import GNN, BatchNorm, Flattened, GCNConv, Layer, LinearEncoder, LinearResidual, SAGEConv
+from jgleak.gnn import GNN, BatchNorm, Flattened, GCNConv, Layer, LinearEncoder, LinearResidual, NodeScores, SAGEConv
 from jgleak.graph import Graph
 
 KEY = jax.random.key(0)
@@ -222,6 +222,10 @@ def test_users_set_what_counts_as_equal() -> None:
     seen = observe(model_of("sage", "node", 20), draw(np.random.default_rng(8), 8, "gaussian", 20, "node"), space)
     strict = CLOSED_FORM.with_options({"fit": "1e-12"})(seen, Knowledge(space), key=KEY, budget=Budget())
     assert strict.best is None and "no states fit" in strict.info["adjacency"]
+    graph = draw(np.random.default_rng(8), 6, "gaussian", 20, "graph")
+    seen = observe(model_of("sage", "graph", 20), graph, space)
+    strict = CLOSED_FORM.with_options({"one_row": "1e-12"})(seen, Knowledge(space), key=KEY, budget=Budget())
+    assert strict.best is None and "away from rank one" in strict.info["adjacency"]
     with pytest.raises(ValueError, match="option 'passes': expected a whole number from 1, got '0'"):
         CLOSED_FORM.with_options({"passes": "0"})
 
@@ -231,6 +235,7 @@ def test_users_set_what_counts_as_equal() -> None:
     [
         ({"conv": "gat"}, "mixing of 'gat' is not linear"),
         ({"readout": "pooled"}, "'node_losses' with readout 'node_scores', or 'fedsgd' with 'flattened'"),
+        ({"readout": "node_scores"}, "'node_losses' with readout 'node_scores', or 'fedsgd' with 'flattened'"),
         ({"act": "gelu"}, "slope of 'gelu' does not follow"),
     ],
 )
@@ -263,6 +268,16 @@ def test_what_stands_around_equal_convolutions_is_refused(
 ) -> None:
     said = said_of(GNN(6, (first, Layer(SAGEConv(8))), Flattened(40), **parts))
     assert said is None if says is None else says in str(said)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_the_last_convolution_alone_needs_a_bias(last: bool) -> None:
+    model = GNN(6, (Layer(SAGEConv(8, bias=not last)), Layer(SAGEConv(3, bias=last))), NodeScores(3))
+    params = jax.tree.map(lambda s: np.ones(s.shape, np.float32), jax.eval_shape(lambda: model.initial(key=KEY)))
+    update = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), params)
+    seen = Observation(model, params, update, "ce", protocol="node_losses")
+    said = CLOSED_FORM.refusal(seen, Knowledge(space_of("gaussian", 6)))
+    assert said is None if last else "give the convolutions one" in str(said)
 
 
 def test_one_kind_with_other_options_is_another_mixing() -> None:
@@ -320,6 +335,8 @@ def test_a_clipped_update_is_compared_by_its_direction() -> None:
     found = attack(dataclasses.replace(whole, update=clipped, scaled=True), space)
     assert found.stop == "match" and found.info["features"] == "exact"
     np.testing.assert_array_equal(found.adjacency, graph.adjacency)
+    found = attack(dataclasses.replace(whole, update=clipped), space)
+    assert found.stop == "done" and found.gradient_distance == pytest.approx(9.0, rel=1e-3), "it is ten times as long"
 
 
 def test_a_pruned_update_is_refused() -> None:

@@ -164,6 +164,39 @@ def test_conditions_are_checked() -> None:
         glg.adjacency_of_gradient(features, features.T @ narrow, (mixing @ features).T @ narrow)
 
 
+@pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize(("share", "one"), [(0.9e-3, True), (1.1e-3, False)])
+def test_a_gradient_is_of_one_row_to_a_thousandth_of_its_size(share: float, one: bool, size: float) -> None:
+    row, bias, across = np.array([2.0, 0.0, 1.0]), np.array([0.6, 0.8]), np.array([0.8, -0.6])
+    off = share * np.linalg.norm(row) * np.outer([0.0, 1.0, 0.0], across)
+    kernel = size * (np.outer(row, bias) + off)
+    if one:
+        np.testing.assert_allclose(glg.aggregated_row(kernel, size * bias), row, atol=1e-9)
+    else:
+        with pytest.raises(glg.ConditionFailed, match="1.1e-03 away from rank one"):
+            glg.aggregated_row(kernel, size * bias)
+
+
+@pytest.mark.parametrize("size", [1e-7, 1e7])
+def test_units_of_features_do_not_matter_and_the_rank_is_judged_as_told(size: float) -> None:
+    features, adjacency = graph(2)
+    mixing, upstream = normalised("sage", adjacency), np.random.default_rng(0).normal(size=(NODES, 20))
+    np.testing.assert_allclose(glg.adjacency_of_rows(size * mixing @ features, size * features), mixing, atol=1e-8)
+    with pytest.raises(glg.ConditionFailed, match="the features .* rank 0"):
+        glg.adjacency_of_rows(0.0 * features, 0.0 * features)
+    round_ones = np.linalg.svd(features, full_matrices=False)[2]
+    for rows, gradient, what in (
+        (features, np.eye(NODES, 20), "the features"),
+        (round_ones, np.diag(np.arange(1.0, 9.0)) @ np.eye(NODES, 20), "the gradient at the layer's output"),
+        (round_ones, upstream, None),
+    ):
+        seen = rows, rows.T @ gradient, (mixing @ rows).T @ gradient
+        np.testing.assert_allclose(glg.adjacency_of_gradient(*seen), mixing, atol=1e-6)
+        if what is not None:
+            with pytest.raises(glg.ConditionFailed, match=what):
+                glg.adjacency_of_gradient(*seen, rank=0.5)
+
+
 def test_an_isolated_node_aggregates_zero() -> None:
     upstream = np.array([0.5, -1.0])
     assert not glg.aggregated_row(np.zeros((3, 2)), upstream).any()
