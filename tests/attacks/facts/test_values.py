@@ -259,6 +259,14 @@ def test_kinds_that_are_as_many_as_dimensions_are_all_needed(different: int) -> 
     assert found == {"dimensions": different, "in_span": kinds, "needed": list(range(different))}
 
 
+def test_a_vector_beside_four_of_which_each_is_made_of_the_others_is_needed() -> None:
+    """Of two colours and two sizes in every combination any may be missing."""
+    nodes = np.array([[0, 0, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [2, 2, 1, 1]], np.int32)
+    found = node_kinds(evidence(SPACE.encode(nodes).T @ RNG.normal(size=(5, UNITS)))).value
+    assert found["dimensions"] == 4 and len(found["in_span"]) == 5
+    assert [found["in_span"][k] for k in found["needed"]] == [described(SPACE, nodes[4])]
+
+
 def test_what_hides_kinds() -> None:
     listed = FeatureSpace((onehot("colour", "rgbk"), number("charge", (0, 1)), onehot("kind", "ab")))
     numbers = evidence(PLAIN[:7], listed, built=model().clone(in_features=7), weights=WEIGHTS[:7])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jgleak.attacks.public.positions import HABITS, HabitSettings, position_frequencies
 from jgleak.attacks.public.rows import padded
-from jgleak.attacks.public.training import small
+from jgleak.attacks.public.training import PublicTraining, drawn, small
 from jgleak.features import Feature, FeatureSpace
 from jgleak.graph import Graph
 
@@ -164,6 +165,12 @@ def test_public_graphs_of_at_most_so_many_nodes_are_learnt_from_or_the_smallest_
     graphs = [file(n) for n in (5, 3, 4, 3)]
     assert [g.n for g in small(graphs, 4)] == [3, 4, 3] and [g.n for g in small(graphs, 9)] == [5, 3, 4, 3]
     assert len(small(iter(graphs), 2)) == 1 and small(graphs, 2)[0] is graphs[1]
+
+
+def test_batches_are_drawn_from_all_public_graphs() -> None:
+    training = PublicTraining(training_steps=1, training_batch=64, training_rate=0.1, training_nodes=9)
+    drawn_rows = drawn(jax.random.key(0), training, np.array([5, 7, 9]))
+    assert drawn_rows.shape == (64,) and set(drawn_rows.tolist()) == {5, 7, 9}
 
 
 def test_public_rows_lie_side_by_side_without_padding_mixed_in() -> None:
