@@ -145,10 +145,12 @@ def test_columns_that_are_constant_or_stayed_raw_among_normalised_ones_name_no_v
     assert fitted.mean is not None and fitted.std is not None
     acid = np.arange(12) == 11
     normal = dataclasses.replace(fitted, mean=np.where(acid, 0.0, fitted.mean), std=np.where(acid, 1.0, fitted.std))
-    nodes = np.array([[0, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 1]], np.int32)
-    gradient = normal.encode(nodes).astype(np.float64).T @ RNG.normal(size=(3, UNITS))
-    seen = evidence(gradient, normal, built=model().clone(in_features=12), weights=RNG.normal(size=(12, UNITS)))
-    assert feature_values(seen).value == {"colour": ["r", "g"], "ring": [1]}
+    upstream, weights = RNG.normal(size=(3, UNITS)), RNG.normal(size=(12, UNITS))
+    for sour in (0, 1):
+        nodes = np.array([[0, 0, 0, sour], [1, 0, 0, 0], [0, 0, 1, sour]], np.int32)
+        gradient = normal.encode(nodes).astype(np.float64).T @ upstream
+        seen = evidence(gradient, normal, built=model().clone(in_features=12), weights=weights)
+        assert feature_values(seen).value == {"colour": ["r", "g"], "ring": [1]}
 
 
 @pytest.mark.parametrize("width", [1, 2])
