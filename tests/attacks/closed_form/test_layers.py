@@ -210,6 +210,24 @@ def test_states_without_differences_show_no_edges() -> None:
         layers.edges_of(rounded, upstream, layers.rows_of(rounded, upstream, None))
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lost", [1, 7])
+def test_a_direction_that_rounding_spoils_hides_no_edges_and_many_do(lost: int, seed: int) -> None:
+    """Of nine nodes' states, whose gradients are of single precision; the reason tells the rank without rounding."""
+    rng, kept = np.random.default_rng(seed), 9 - lost
+    adjacency = connected(rng, 9)
+    states = rng.normal(size=(9, kept)) @ rng.normal(size=(kept, 14)) + 1e-8 * rng.normal(size=(9, 14))
+    mixing, upstream = layers.mixing_of(SAGE, adjacency), rng.normal(size=(1, 9, 11))
+    layer = layer_of(SAGE, rng, states, mixing, upstream)
+    rounded = layer._replace(gradients={k: g.astype(np.float32) for k, g in layer.gradients.items()})
+    rows = layers.rows_of(rounded, upstream, None)
+    if lost == 1:
+        np.testing.assert_array_equal(layers.edges_of(rounded, upstream, rows), adjacency)
+    else:
+        with pytest.raises(ConditionFailed, match="no graph fits.* 9 distinct rows and rank 2; "):
+            layers.edges_of(rounded, upstream, rows)
+
+
 def test_conditions_are_checked() -> None:
     rng = np.random.default_rng(2)
     states, adjacency = rng.normal(size=(8, 12)), connected(rng, 8)
