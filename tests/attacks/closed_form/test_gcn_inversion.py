@@ -211,9 +211,11 @@ def test_the_misfit_is_the_distance_of_the_kernels_gradients(depth: int, blocks:
     rng, act = np.random.default_rng(depth), "tanh"
     mixing, x = mixing_of(GCN, pendant_paths()), rng.normal(size=(8, 9))
     layers, output = made(rng, mixing, x, act, depth, blocks=blocks)
-    off = rng.normal(size=np.shape(layers[0].gradients["kernel"])) * np.abs(layers[0].gradients["kernel"]).max()
-    off[2:] = 0.0
-    layers[0] = layers[0]._replace(gradients={"kernel": layers[0].gradients["kernel"] + off})
+    for level, layer in enumerate(layers):
+        gradient = layer.gradients["kernel"]
+        off = rng.normal(size=gradient.shape) * np.abs(gradient).max()
+        off[2:] = 0.0
+        layers[level] = layer._replace(gradients={"kernel": gradient + off})
     rows = gcn_inversion._upstream(layers, output, mixing, x, act)
     fit = gcn_inversion._fit(layers[0], rows[0][1], mixing, np.zeros_like(x))
     assert fit.missed > 0.1
