@@ -45,7 +45,7 @@ def with_options(settings: Settings, options: Mapping[str, str | float]) -> Sett
 
 def _choices(name: str, known: Sequence[str], settings: Any) -> str:
     """What may be meant: all options, or of many the nearest, and where the others are described."""
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, known)
     hint = f"did you mean {close[0]!r}? " if close else ""
     if len(known) <= LISTED:
         return f"{hint}choose from {', '.join(known)}"

@@ -25,6 +25,6 @@ def get_attack(name: str) -> Attack:
             return ATTACKS[name]
         except ValueError as error:
             raise ValueError(f"attack: {error}") from error
-    close = difflib.get_close_matches(name.lower(), ATTACKS, n=1)
+    close = difflib.get_close_matches(name.lower(), ATTACKS)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise KeyError(f"attack: unknown {name!r}; {hint}choose one of {', '.join(sorted(ATTACKS))}")

@@ -55,7 +55,7 @@ def sparsest(edges: Float[Array, "... N N"], most: Float[Array, ""], threshold: 
     An edge stays if either end keeps it. ``most`` may be a traced, fractional number; it is rounded to the nearest.
     The derivative is that of ``edges`` (straight-through).
     """
-    rank = jnp.argsort(jnp.argsort(-edges, axis=-1, stable=True), axis=-1, stable=True)
+    rank = jnp.argsort(jnp.argsort(-edges))
     kept = (rank < jnp.round(most)) & (edges >= threshold)
     kept = kept | jnp.swapaxes(kept, -1, -2)
     return straight_through(kept.astype(edges.dtype), edges)

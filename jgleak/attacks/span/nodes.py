@@ -163,8 +163,6 @@ def _value(group: _FeatureGroup, picked: Sequence[_FeatureGroup], subspace: Subs
 
 
 def _rank(rows: Float[np.ndarray, "c r"], subspace: Subspace) -> int:
-    if rows.size == 0:
-        return 0
     return int(np.sum(np.linalg.svd(rows, compute_uv=False) > _nothing(subspace)))
 
 
@@ -180,6 +178,6 @@ def _new_relations(
     columns = np.concatenate([p.columns for p in picked])
     padded = np.r_[seen, np.zeros((columns.size - seen.shape[0], seen.shape[1]))]
     rows = np.c_[subspace.basis[columns], padded]
-    left, values, _ = np.linalg.svd(rows, full_matrices=True)
+    left, values, _ = np.linalg.svd(rows)
     rank = int(np.sum(values > _nothing(subspace)))
     return left[:, rank:]
