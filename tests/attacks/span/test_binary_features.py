@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.span import binary_features, levels
 from jgleak.attacks.span.binary_features import (
+    RAW,
     _distinct,
     _functionals,
     _groups,
@@ -24,6 +25,7 @@ from jgleak.attacks.span.binary_features import (
     _rows,
     _unity,
     passing_words,
+    unread,
     wordy,
 )
 from jgleak.attacks.span.nodes import TooManyCandidates
@@ -195,6 +197,15 @@ def test_what_counts_as_wordy() -> None:
     most = SpanLimits().word_features
     assert not wordy(fitted(most - 1, 0))
     assert wordy(fitted(most, 0)) and wordy(fitted(3, 0), SpanLimits(word_features=3))
+
+
+def test_words_in_raw_columns_need_a_one_hot_feature_beside_them() -> None:
+    """Or columns normalised; of a few words, which are no matter of this filter, nothing is said."""
+    words = tuple(binary(f"w{g}") for g in range(5))
+    bare, beside = FeatureSpace(words), FeatureSpace((*words, onehot("kind", "ab")))
+    wordy_from = SpanLimits(word_features=5)
+    assert unread(bare, wordy_from) == RAW
+    assert unread(bare) is unread(beside, wordy_from) is unread(fitted(5, 0), wordy_from) is None
 
 
 def test_a_span_that_says_nothing_is_refused() -> None:

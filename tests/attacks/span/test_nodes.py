@@ -13,11 +13,21 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from models import some_params
 
-from jgleak.attacks.attack import Budget
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.span import levels
 from jgleak.attacks.span.check import SpanCheck
-from jgleak.attacks.span.levels import _blank, block_checks, find_nodes, input_subspace, with_degrees
-from jgleak.attacks.span.margin import NoiseMargin
-from jgleak.attacks.span.nodes import TooManyCandidates, passing_nodes
+from jgleak.attacks.span.leak_points import LeakPoint
+from jgleak.attacks.span.levels import (
+    _blank,
+    block_checks,
+    find_nodes,
+    input_site,
+    input_subspace,
+    most_rows,
+    with_degrees,
+)
+from jgleak.attacks.span.margin import NoiseMargin, RoundingMargin
+from jgleak.attacks.span.nodes import TooManyCandidates, _deviations, _FeatureGroup, _value, passing_nodes
 from jgleak.attacks.span.settings import SpanLimits, SpanTolerances
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import Feature, FeatureSpace, binary, onehot
@@ -25,6 +35,7 @@ from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import GINEConv, Layer
 from jgleak.gnn.gine import one_hot_rows
 from jgleak.graph import Graph
+from tests.clocks import HELD
 
 
 @st.composite
@@ -93,9 +104,13 @@ def test_too_many_partial_vectors_are_refused() -> None:
 
 
 def test_as_many_partial_vectors_are_checked_as_the_limit_says() -> None:
+    """And as many may survive; a search ends with its clock, and not before."""
     space = FeatureSpace((onehot("a", range(4)),))
     span = Subspace.of_gradient(np.outer([0.0, 1.0, 0.0, 0.0], np.ones(5)))
-    assert passing_nodes(space, span, limits=SpanLimits(partial_checks=4)).tolist() == [[1]]
+    limits = SpanLimits(partial_checks=4, partial_rows=1)
+    assert passing_nodes(space, span, clock=HELD, limits=limits).tolist() == [[1]]
+    with pytest.raises(TooManyCandidates, match="time ran out with 1 partial"):
+        passing_nodes(space, span, clock=Clock(0.0, 0.0))
     with pytest.raises(TooManyCandidates, match="4 partial feature vectors to check"):
         passing_nodes(space, span, limits=SpanLimits(partial_checks=3))
     bit = FeatureSpace((binary("a"), binary("b")))
@@ -148,6 +163,36 @@ def test_under_noise_all_relations_of_the_span_are_tested_in_the_end(monkeypatch
     found = passing_nodes(space, span)
     assert {*map(tuple, truth.tolist())} <= {*map(tuple, found.tolist())}
     assert span.rank == 4 and numbers == sorted(numbers) and numbers[-1] == 12 - 4
+
+
+def test_features_are_worth_the_relations_that_they_bring_for_their_number_of_values() -> None:
+    """Four columns are picked. Of five features the first brings a relation for 2 values, the second two for 16, the
+    third one for 8, in a column that is one of the picked ones; the others bring none."""
+    rows = [0, 1, 2, 3, 4, 4, 5, 5, 5, 0, 6, 7]
+    span = Subspace(np.eye(8)[rows], np.ones(12), RoundingMargin(np.inf))
+
+    def feature(values: int, start: int, columns: int) -> _FeatureGroup:
+        own = np.arange(start, start + columns)
+        return _FeatureGroup(own, np.ones((values, columns)), np.zeros((values, 1), np.int32))
+
+    features = [feature(*one) for one in ((2, 4, 2), (16, 6, 3), (8, 9, 1), (2, 10, 1), (4, 11, 1))]
+    worth = [_value(one, [feature(4, 0, 4)], span) for one in features]
+    assert worth == sorted(worth, reverse=True)
+    assert _value(features[2], [], span) < _value(features[3], [], span), "it needs the picked one"
+
+
+@pytest.mark.parametrize("known", [1, 2, 3])
+def test_what_noise_does_to_a_part_is_bounded_by_the_worst_whole_row(known: int) -> None:
+    """Along one direction, in which all values point the same way, the bound is reached."""
+    rng, sizes = np.random.default_rng(0), (2, 4, 3)
+    starts = np.cumsum([0, *sizes])
+    columns = [np.arange(start, start + size) for start, size in zip(starts, sizes, strict=False)]
+    groups = [_FeatureGroup(own, np.eye(own.size), np.zeros((own.size, 3), np.int32)) for own in columns]
+    basis, tilt = rng.random((9, 1)), np.array([0.3])
+    choices = np.array(list(product(*map(range, sizes[:known]))))
+    found = _deviations(groups[:known], groups[known:], choices, basis, tilt)
+    whole = [sum(basis[columns[k][value], 0] for k, value in enumerate(row)) for row in product(*map(range, sizes))]
+    np.testing.assert_allclose(found, tilt[0] * np.reshape(whole, (len(choices), -1)).max(axis=1))
 
 
 def test_without_any_gradient_nodes_are_those_whose_row_is_zero(lab: Any) -> None:
@@ -217,6 +262,22 @@ def test_what_is_known_bounds_every_span(lab: Any) -> None:
         assert isinstance(one.subspace.margin, NoiseMargin) and one.subspace.margin.deviation == noise
     assert checks(Knowledge(lab.space), tolerances=coarse)[0].subspace.tolerance == 1e-3 > check.subspace.tolerance
     assert input_subspace(seen, Knowledge(lab.space), coarse).tolerance == 1e-3
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_input_rows_are_seen_where_most_dimensions_show(
+    order: tuple[int, int], lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not where all of a space is filled, which says nothing."""
+    seen, known, rng = lab.observe(lab.model(), lab.path([0, 1, 2])), Knowledge(lab.space), np.random.default_rng(0)
+    for ranks, wanted in (((2, 4), 4), ((5, 8), 5)):
+        gradients = [rng.normal(size=(8, rank)) @ rng.normal(size=(rank, 30)) for rank in ranks]
+        sites = [LeakPoint("node", 0, "state", 0, one, "") for one in gradients]
+        monkeypatch.setattr(levels, "leak_points", lambda *_, sites=sites: [sites[place] for place in order])
+        site, span = input_site(seen, known), input_subspace(seen, known)
+        assert site is sites[ranks.index(wanted)] and span.rank == wanted
+    assert most_rows(dataclasses.replace(seen, batch_size=3), Knowledge(lab.space, max_n=4)) == 12
+    assert most_rows(seen, known) is None
 
 
 def test_the_search_of_nodes_keeps_to_its_limits_and_its_clock(lab: Any) -> None:
