@@ -210,6 +210,7 @@ def test_the_table_of_binomials_stops_at_the_largest(orders: int, most: int) -> 
 
 
 def test_a_large_slot_is_split_and_nothing_is_built_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tail holds pairs, where these are few enough, and single neighbours where a pair would be all of it."""
     slot = Slot(np.arange(200), 5)
     assert total([slot]) == math.comb(204, 5)
     pairs = neighbourhoods([slot])
@@ -223,20 +224,60 @@ def test_a_large_slot_is_split_and_nothing_is_built_whole(monkeypatch: pytest.Mo
     assert singles.prefix_count == math.comb(203, 4)
 
 
-def test_a_tail_leaves_prefixes_to_fill_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tail beyond ``LITTLE`` takes a slot in only while ``SPREAD`` prefixes remain."""
-    monkeypatch.setattr(combinations, "LITTLE", 30)
-    monkeypatch.setattr(combinations, "SPREAD", 12)
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize(("members", "spare", "width"), [(2, 0, 1), (3, 0, 2), (5, 0, 2), (3, -1, 1)])
+def test_pairs_are_split_off_slots_of_more_than_two(
+    members: int, spare: int, width: int, distinct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = Slot(np.arange(90), members)
+    monkeypatch.setattr(combinations, "PAIRS", count(Slot(slot.options, 2), distinct=distinct) + spare)
+    plan = neighbourhoods([slot], distinct=distinct)
+    assert plan is not None and plan.split and plan.tail.shape[1] == width
+    assert [one.count for one in plan.prefixes] == [members - width]
+
+
+@pytest.mark.parametrize(
+    ("little", "tail", "spread", "rows"),
+    [
+        (30, 1000, 12, 10),
+        (30, 1000, 10, 100),
+        (30, 100, 10, 100),
+        (30, 99, 10, 10),
+        (99, 1000, 12, 10),
+        (100, 1000, 12, 100),
+    ],
+)
+def test_a_tail_leaves_prefixes_to_fill_a_tile(
+    little: int, tail: int, spread: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tail beyond ``LITTLE`` takes a slot in only while ``SPREAD`` prefixes remain, and up to ``TAIL`` rows."""
+    for name, value in {"LITTLE": little, "TAIL": tail, "SPREAD": spread}.items():
+        monkeypatch.setattr(combinations, name, value)
     slots = [Slot(np.arange(start, start + 10), 1) for start in (0, 10, 20)]
     plan = neighbourhoods(slots)
-    assert plan is not None and (plan.tail.shape[0], plan.prefix_count) == (10, 100)
-    monkeypatch.setattr(combinations, "SPREAD", 10)
-    plan = neighbourhoods(slots)
-    assert plan is not None and (plan.tail.shape[0], plan.prefix_count) == (100, 10)
+    assert plan is not None and (plan.tail.shape[0], plan.prefix_count) == (rows, 1000 // rows)
+    assert len(list(plan.parts(1))) == plan.prefix_count, "a part holds at least one"
+    assert np.all(plan.prefix(np.arange(3))[1] == -1) and np.all(plan.tail_first == -1), "nothing is ordered"
+
+
+def test_distinct_neighbours_have_fewer_ways_which_decide_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four of four are one way, and two of four are six."""
+    monkeypatch.setattr(combinations, "LITTLE", 4)
+    one_way, five = Slot(np.arange(4), 4), Slot(np.arange(4, 9), 1)
+    plan = neighbourhoods([one_way, five], distinct=True)
+    assert plan is not None and (plan.tail.tolist(), plan.prefix_count) == ([[4], [5], [6], [7], [8]], 1)
+    monkeypatch.setattr(combinations, "SPREAD", 4)
+    six, three = Slot(np.arange(4), 2), Slot(np.arange(4, 7), 1)
+    for distinct, rows in ((True, 4), (False, 4)):
+        plan = neighbourhoods([six, three], distinct=distinct)
+        assert plan is not None and plan.split and plan.tail.shape[0] == rows
+    monkeypatch.setattr(combinations, "SPREAD", 3)
+    plan = neighbourhoods([six, three], distinct=True)
+    assert plan is not None and not plan.split and plan.tail.shape[0] == 6
 
 
 def test_no_slot_is_one_empty_neighbourhood() -> None:
     plan = neighbourhoods([])
     assert plan is not None
     assert (plan.prefix_count, plan.tail.shape, plan.all().shape) == (1, (1, 0), (1, 0))
-    assert total([]) == 1
+    assert total([]) == 1 and plan.members.size == 0 and plan.prefix(np.zeros(1, np.int64))[1].tolist() == [-1]
