@@ -16,7 +16,7 @@ from jgleak.attacks.span import rank_completion
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import Nodes
-from jgleak.attacks.span.rank_completion import _listed, _shared, _unit, completed
+from jgleak.attacks.span.rank_completion import _Embedding, _listed, _shared, _unit, completed
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.federated import Observation
@@ -179,6 +179,26 @@ def test_directions_of_a_narrow_space_are_grouped() -> None:
     )
     assert _shared(directions, rng, 2e-3, SpanLimits(), FOREVER)[0].tolist() == [0, 1, 2, 3, 4]
     assert [group.tolist() for group in _shared(directions[:5], rng, 2e-3, SpanLimits(), FOREVER)] == [[0, 1, 2, 3, 4]]
+
+
+def test_a_few_equal_directions_are_found_among_many() -> None:
+    """More than are compared with each other at once."""
+    rng, limits = np.random.default_rng(0), SpanLimits()
+    rows = rng.normal(size=(2 * limits.completion_cell, 8))
+    rows[-3:] = rows[-1]
+    [group] = _shared(rows / np.linalg.norm(rows, axis=1, keepdims=True), rng, 2e-3, limits, FOREVER)
+    assert group.tolist() == list(range(len(rows)))[-3:]
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_residuals_of_candidates_are_relative_to_their_chosen_columns(unit: float) -> None:
+    search, _, _, _ = path(4)
+    rng, columns = np.random.default_rng(0), np.array([1, 4, 5, 11, 30])
+    scale, null = unit * rng.uniform(0.5, 2.0, 5), rng.normal(size=(5, 3))
+    members = np.array([[1, 3], [0, 4], [3, 3]])
+    rows = search.confirm([2] * 3, members.tolist())[2][:, columns] * scale
+    wanted = rows @ null / np.linalg.norm(rows, axis=1, keepdims=True)
+    np.testing.assert_allclose(_Embedding(search, columns, scale, null)(2, members), wanted, atol=1e-4)
 
 
 def test_of_near_directions_those_are_a_group_that_are_equal() -> None:
