@@ -12,7 +12,10 @@ import pytest
 from jgleak.attacks.distance import (
     MATCH,
     Fit,
+    _dense,
     _distance,
+    _task_slopes,
+    descent,
     gradient_distances,
     labelled_distance,
 )
@@ -20,7 +23,8 @@ from jgleak.attacks.node_labels import _alike, _share
 from jgleak.attacks.noise import deviations, largest
 from jgleak.attacks.turned_units import JITTER, TURNED, _jittered
 from jgleak.defenses import parse
-from jgleak.federated import Observation, fedsgd
+from jgleak.federated import LocalTraining, Observation, fedsgd
+from jgleak.gnn.tree import at, put
 from jgleak.graph import Graph
 
 ZERO = 1e-5
@@ -94,6 +98,7 @@ def test_equal_outputs_are_equal_up_to_rounding() -> None:
     logits = np.array([[1.0, 0.499995], [1.0, 0.500004], [1.0, 0.51], [1.0, 0.499995]])
     np.testing.assert_array_equal(_alike(logits), [0, 0, 1, 0])
     np.testing.assert_array_equal(_alike(1e3 * logits[:, 1:]), [0, 1, 2, 0])
+    np.testing.assert_array_equal(_alike(np.array([[500.0], [500.004], [501.0]])), [0, 0, 1])
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9])
@@ -131,6 +136,7 @@ def test_an_update_of_zeros_under_noise_says_nothing(pruned: bool, lab: Any) -> 
     fit = Fit.of(dataclasses.replace(observation, update=blank, pruned=pruned), 1e-3)
     assert np.isfinite(fit.most) and not fit.informative
     assert Fit.of(observation, 1e-9).informative
+    assert not pruned or fit.entries == 1
 
 
 def test_a_tiny_gradient_is_still_compared(lab: Any) -> None:
@@ -162,7 +168,20 @@ def test_a_flattened_readout_holds_so_many_nodes(lab: Any) -> None:
     truth = lab.path([0, 1, 2, 3])
     observation = lab.observe(model, truth)
     assert closest(observation, lab, truth)[0] < ZERO
+    assert 100 * ZERO < closest(observation, lab, lab.path([0] * 8))[0] < np.inf
     assert closest(observation, lab, lab.path([0] * 9))[0] == np.inf
+
+
+def test_a_client_is_trained_again_where_it_sent_more_than_one_gradient(lab: Any) -> None:
+    """After several steps; one plain step is a gradient, and steps of Adam are not made again."""
+    once = lab.observe(lab.model(hidden=8), lab.path([0, 1]))
+    assert descent(once) is None
+    for steps in (1, 2, 3):
+        seen = dataclasses.replace(once, protocol="fedavg", local=LocalTraining(0.1, steps))
+        assert (descent(seen) is not None) is (steps > 1)
+        adam = dataclasses.replace(seen, local=LocalTraining(0.1, steps, optimiser="adam"))
+        with pytest.raises(ValueError, match="steps of 'sgd' are made here"):
+            descent(adam)
 
 
 def test_a_vanishing_gradient_has_no_infinite_distance(lab: Any) -> None:
@@ -193,6 +212,8 @@ def test_of_noise_so_much_is_explained_as_entries_can_have(pruned: bool, lab: An
     assert fit.most == pytest.approx(fit.deviation * largest(entries))
     for share, informative in ((0.99, True), (1.01, False)):
         assert Fit(share / largest(entries), entries).informative is informative
+    exact = next(one for one in (Fit(1.0 / largest(k), k) for k in range(1, 99)) if one.most == 1.0)
+    assert not exact.informative, "a gradient of zeros is as far, and accepted"
     assert Fit.of(dataclasses.replace(observation, pruned=pruned), 0.0).deviation == pytest.approx(
         3e-6 / np.sqrt(entries)
     )
@@ -201,6 +222,7 @@ def test_of_noise_so_much_is_explained_as_entries_can_have(pruned: bool, lab: An
 def test_of_two_graphs_the_farther_is_less_likely_by_the_squares_of_their_distances() -> None:
     """``d² - d0² = (c sigma + 2 AGREE)²`` is ``c`` deviations, of which ``c² / 2`` is the negative logarithm."""
     fit = Fit(1e-3, 500)
+    assert fit.excess([]).shape == (0,) and fit.likely([0.02]).tolist() == [True]
     for c in (0.0, 1.0, 3.0):
         far = np.sqrt(0.02**2 + (c * 1e-3 + 6e-7) ** 2)
         np.testing.assert_allclose(fit.excess([far, 0.02]), [c**2 / 2, 0.0], atol=1e-6)
@@ -275,3 +297,31 @@ def test_weights_are_moved_by_rounding(lab: Any) -> None:
     assert np.std(off) == pytest.approx(JITTER, rel=0.1) and abs(np.mean(off)) < 1e-7
     assert moved["kernel"].dtype == np.float32 and not moved["bias"].any()
     assert np.any(_jittered(params, 1)["kernel"] != moved["kernel"])
+
+
+def test_slopes_of_tasks_are_the_bias_s_or_the_nearest_to_all_entries_that_were_sent(lab: Any) -> None:
+    """A bias without noise has zeros for missing labels. Noise on it is averaged out by what entered the last map; of a
+    pruned update the entries that are there tell."""
+    model = lab.model(hidden=16, classes=3, readout="pooled", readout_widths=(8,))
+    labels = np.array([[1.0, 0.0, 1.0]])
+    truth = dataclasses.replace(lab.random(5, 1), y=labels)
+    observation = lab.observe(model, truth, "masked_bce")
+    path = model.nearest_output[0]
+    wanted = np.asarray(model.output_bias(observation.update), np.float64)
+    one = _dense(observation, lab.space, truth)
+    assert one is not None and np.all(wanted != 0)
+
+    def found(bias: np.ndarray, kept: Any = 1.0, pruned: bool = False) -> np.ndarray:
+        last = dict(at(observation.update, path))
+        last = {"kernel": last["kernel"] * np.float32(kept), "bias": bias.astype(np.float32)}
+        seen = dataclasses.replace(observation, update=put(observation.update, path, last), pruned=pruned)
+        return _task_slopes(seen, one)[1]
+
+    np.testing.assert_allclose(found(wanted), wanted, rtol=1e-5)
+    noisy = found(wanted + 0.1)
+    assert np.all((wanted < noisy) & (noisy < wanted + 0.1))
+    missing = wanted * [1.0, 0.0, 1.0]
+    np.testing.assert_allclose(found(missing), missing, rtol=1e-6)
+    sent = np.random.default_rng(0).random(np.shape(at(observation.update, path)["kernel"])) < 0.5
+    np.testing.assert_allclose(found(missing, sent, pruned=True), wanted, rtol=1e-5)
+    np.testing.assert_array_equal(found(0.0 * wanted, sent * [1.0, 1.0, 0.0], pruned=True)[2], 0.0)
