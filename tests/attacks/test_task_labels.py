@@ -71,13 +71,31 @@ def test_labels_are_those_that_no_other_combination_beats_under_noise() -> None:
         noisy = gradients[truth] + 0.05 * rng.normal(size=4)
         best = every[int(np.square(gradients - noisy).sum(axis=1).argmin())]
         np.testing.assert_array_equal(task_labels(loss, outputs, noisy, scaled=False, pruned=False), best)
+    alone = slopes(loss, outputs[:1], np.ones(1))
+    for share, label in ((0.4, NAN), (0.6, 1.0)):
+        found = task_labels(loss, outputs[:1], share * alone, scaled=False, pruned=False)
+        np.testing.assert_array_equal(found, [label])
 
 
-def test_a_saturated_task_still_counts() -> None:
+@pytest.mark.parametrize("name", ["masked_bce", "masked_mae"])
+def test_exact_zeros_are_missing_labels_whatever_the_size_of_the_others(name: str) -> None:
+    """As after several local steps, which make slopes smaller; pruning leaves zeros of present labels, too."""
+    outputs, loss = np.array([0.4, -2.0, 1.5]), Loss(name)
+    for labels in map(np.array, product((0.0, 1.0), (0.0, 1.0, NAN), (NAN,))):
+        sides = np.where(np.isnan(labels), NAN, outputs + np.sign(labels - outputs))
+        wanted = labels if name == "masked_bce" else sides
+        seen = 0.66 * slopes(loss, outputs, labels)
+        np.testing.assert_array_equal(task_labels(loss, outputs, seen, scaled=False, pruned=False), wanted)
+    left_out = slopes(loss, outputs, np.array([1.0, 0.0, 1.0])) * [1.0, 1.0, 0.0]
+    assert not np.isnan(task_labels(loss, outputs, left_out, scaled=False, pruned=True)[:2]).any()
+
+
+@pytest.mark.parametrize("least", [1e-80, 2e-37])
+def test_a_saturated_task_still_counts(least: float) -> None:
     """Its slope is no float32 any more, but the others are divided by one more label."""
-    loss, outputs, labels = Loss("masked_bce"), np.array([0.4, -0.3, 200.0]), np.array([1.0, 0.0, 1.0])
-    seen = slopes(loss, outputs, labels).astype(np.float32).astype(np.float64)
-    assert seen[2] == 0.0
+    loss, labels = Loss("masked_bce"), np.array([1.0, 0.0, 1.0])
+    outputs = np.array([0.4, -0.3, -np.log(least)])
+    seen = np.r_[slopes(loss, outputs, labels)[:2], 0.0]
     np.testing.assert_array_equal(task_labels(loss, outputs, seen, scaled=False, pruned=False), labels)
 
 
