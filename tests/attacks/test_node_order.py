@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from jgleak.attacks import node_order
-from jgleak.attacks.node_order import FORBIDDEN, KnownRows, _Gains, likeliest, numbered
+from jgleak.attacks.node_order import FORBIDDEN, KnownRows, OrderSettings, _Gains, likeliest, numbered
 from jgleak.attacks.public.positions import position_frequencies
 from jgleak.federated import Knowledge
 from jgleak.graph import Graph
@@ -66,6 +66,35 @@ def test_forbidden_places_stay_empty() -> None:
     edges = rng.normal(size=(6, 6))
     order = likeliest(adjacency, np.triu(edges, 1) + np.triu(edges, 1).T, nodes)
     assert set(order[:3].tolist()) == {3, 4, 5} and set(order[3:].tolist()) == {0, 1, 2}
+
+
+def test_without_edges_one_start_finds_the_best_places() -> None:
+    """Every node gains by a place of its own and more by the next one; no exchange of two nodes helps."""
+    nodes, none = np.eye(4) + 1.1 * np.roll(np.eye(4), 1, axis=1), np.zeros((4, 4))
+    order = likeliest(none, none, nodes, OrderSettings(order_starts=1))
+    assert order.tolist() == [3, 0, 1, 2]
+    rested = _Gains(none, none, np.where(nodes > 1.0, 0.0, FORBIDDEN)).relaxed(np.eye(4), 0)
+    assert rested.tolist() == [3, 0, 1, 2], "whatever the weights of places where none may stand"
+
+
+def test_starts_are_doubly_stochastic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is in the middle of all orders; the others are half way to the best places, or some of equal ones."""
+    starts, relaxed = list[np.ndarray](), _Gains.relaxed
+    monkeypatch.setattr(_Gains, "relaxed", lambda own, *given: starts.append(given[0]) or relaxed(own, *given))
+    adjacency, edges, nodes = draw(0, 5)
+    middle, best = np.full((5, 5), 0.2), np.zeros((5, 5))
+    best[linear_sum_assignment(nodes, maximize=True)] = 1.0
+    for gains in (nodes, np.zeros((5, 5))):
+        starts.clear()
+        likeliest(adjacency, edges, gains)
+        assert len(starts) == OrderSettings().order_starts
+        np.testing.assert_array_equal(starts[0], middle)
+        for start in starts:
+            np.testing.assert_allclose((start.sum(axis=0), start.sum(axis=1)), 1.0)
+            assert start.min() > 0.0
+        if gains is nodes:
+            np.testing.assert_allclose(starts[1], (middle + best) / 2)
+    assert len({start.tobytes() for start in starts}) > 2
 
 
 @pytest.mark.parametrize("public", [False, True])
