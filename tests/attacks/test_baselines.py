@@ -179,6 +179,13 @@ def test_node_labels_that_are_known_are_used() -> None:
     knowledge = Knowledge(SPACE, adjacency=truth.adjacency, features=truth.x, labels=np.array([0, 0, 1, 1, 1]))
     found = EMPTY(observation, knowledge, key=jax.random.key(0))
     assert found.gradient_distance == pytest.approx(0.0, abs=1e-5)
+    others = dataclasses.replace(knowledge, labels=np.array([1, 1, 0, 0, 1]))
+    best = EMPTY(observation, others, key=jax.random.key(0)).best
+    assert best is not None
+    np.testing.assert_array_equal(best.y, [1, 1, 0, 0, 1], "though others come closer")  # type: ignore[arg-type]
+    alone = EMPTY(observation, Knowledge(SPACE, labels=np.array([0, 1, 1])), key=jax.random.key(0)).best
+    assert alone is not None and isinstance(alone.y, np.ndarray)
+    assert alone.y.shape == (1,), "labels of three nodes are not those of one"
 
 
 def test_registry_suggests_the_closest_name() -> None:
@@ -218,9 +225,10 @@ COLUMNS = FeatureSpace((real("charge"), binary("ring"), number("hydrogens", (0, 
 
 
 def test_random_features_follow_the_public_means() -> None:
+    """Also where these are rounded."""
     n = 1000
     space = dataclasses.replace(
-        COLUMNS, mean=np.array([5.0, 0.2, 1.0, 0.1, 0.6, 0.3]), std=np.array([3.0, 0.4, 1.0, 0.3, 0.5, 0.46])
+        COLUMNS, mean=np.array([5.0, 0.2, 1.0, 0.1, 0.6, 0.300001]), std=np.array([3.0, 0.4, 1.0, 0.3, 0.5, 0.46])
     )
     x = drawn(space, n)
     space.check(x)
@@ -254,6 +262,9 @@ def test_random_nodes_state_their_degrees_where_the_schema_has_them() -> None:
         seen.add(int(found.x[0, 0]))
         np.testing.assert_array_equal(found.edges, [[0, v] for v in range(1, 5)])
     assert seen == {0, 1, 2}
+    lone = np.diag([1.0, 0.0], 1) + np.diag([1.0, 0.0], -1)
+    found = random_graph(Knowledge(space, adjacency=lone, connected=False), np.random.default_rng(0))
+    np.testing.assert_array_equal(found.x, [[1, 1], [1, 1], [0, 0]])
 
 
 def test_random_sizes_reach_from_one_node_to_the_largest() -> None:
