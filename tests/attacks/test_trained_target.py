@@ -44,13 +44,19 @@ def test_a_bent_residual_is_followed_until_it_is_close() -> None:
     found, asked = tried(lambda y: 2.0 * (3.0 - y) + 0.02 * (3.0 - y) ** 3, 2.0)
     assert found == pytest.approx(3.0, abs=2e-6) and found in asked and len(asked) < ROUNDS
     assert tried(lambda y: 0.0, 2.0) == (2.0, [2.0]), "the first target is the client's"
-    assert tried(lambda y: 2.0 * (3.0 - y), 2.0)[0] == 3.0
+    assert tried(lambda y: 2.0 * (3.0 - y), 2.0) == (3.0, [2.0, 3.0]), "one step's slope"
 
 
-def test_no_step_is_much_longer_than_the_last_and_the_least_residual_counts() -> None:
-    found, asked = tried(lambda y: 1.9 if y > 2.0 else 2.0, 1.5)  # the secant's own step is 19 times as long
-    assert asked[2] - asked[1] == pytest.approx(4.0 * (asked[1] - asked[0])) and found == asked[1]
-    found, asked = tried(lambda y: math.copysign(1.0 + abs(y), 1.0 - y), 0.5)  # no zero
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_no_step_is_more_than_four_times_as_long_as_the_last(side: float) -> None:
+    """The secant's own is 19 times as long."""
+    found, asked = tried(lambda y: side * (0.95 if side * y > 1.75 else 1.0), 1.5 * side)
+    assert asked[2] - asked[1] == pytest.approx(4.0 * (asked[1] - asked[0])) == 2.0 * side and found == asked[1]
+
+
+def test_the_least_residual_counts() -> None:
+    """Of one that has no zero."""
+    found, asked = tried(lambda y: math.copysign(1.0 + abs(y), 1.0 - y), 0.5)
     assert len(asked) == 1 + ROUNDS and found == min(asked, key=abs)
 
 
