@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
+from jgleak.attacks.attack import NEEDS, Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.baselines import EMPTY, FILE_HABIT, MEAN_ADJACENCY, RANDOM
 from jgleak.features import FeatureSpace, binary, onehot
 from jgleak.federated import Knowledge, LocalTraining, Observation
+from jgleak.federated.observation import PROTOCOLS
 from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, GINEConv, Layer, LinearEncoder, NodeScores, Pooled
 from jgleak.gnn.gine import one_hot_rows
 from jgleak.gnn.tree import at
@@ -294,6 +295,7 @@ def test_a_distance_that_jax_computed_is_a_number() -> None:
 def test_an_attack_is_checked_when_it_is_made(fields: dict[str, Any], said: str) -> None:
     with pytest.raises((ValueError, TypeError), match=said):
         Attack(**{"name": "own", "run": echo().run, **fields})
+    assert echo(protocols=PROTOCOLS, needs=tuple(NEEDS)).needs == tuple(NEEDS), "it may take and need everything"
 
 
 def test_each_client_has_a_key_and_an_answer(key: jax.Array) -> None:

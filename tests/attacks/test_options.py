@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from jgleak.attacks.census.settings import DEFAULTS
-from jgleak.attacks.options import LISTED, choice, from_zero, with_options
+from jgleak.attacks.options import LISTED, NEAREST, changed_options, choice, from_zero, with_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +27,7 @@ def test_nested_fields_go_by_their_own_names() -> None:
     found = with_options(Outer(), {"tolerance": "2e-3", "sizes": "4,8", "weight": "0"})
     assert found == Outer(Inner(2e-3, 3), (4, 8), 0.0)
     assert with_options(Outer(), {}) == Outer()
+    assert with_options(Outer(), {"tried": "2147483647"}).inner.tried == 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,7 @@ def test_a_word_is_one_of_its_choices_where_there_are_some() -> None:
         ({"tried": "2.5"}, "option 'tried': expected a whole number from 1, got '2.5'"),
         ({"tried": "0"}, "option 'tried': expected a whole number from 1, got '0'"),
         ({"tried": "9" * 400}, "option 'tried': expected a whole number from 1"),
+        ({"tried": "2147483648"}, "option 'tried': expected a whole number from 1, below 2**31, got '2147483648'"),
         ({"tolerance": "0"}, "option 'tolerance': expected a positive number, got '0'"),
         ({"tolerance": "inf"}, "option 'tolerance': expected a positive number, got 'inf'"),
         ({"tolerance": "nan"}, "option 'tolerance': expected a positive number, got 'nan'"),
@@ -79,3 +81,8 @@ def test_as_many_options_as_a_line_holds_are_all_named(number: int) -> None:
         with_options(made(), {"weight": "1"})
     assert ("choose from size0, size1, " in str(error.value)) is (number == LISTED)
     assert ("the nearest of 31 are" in str(error.value)) is (number > LISTED)
+    assert str(error.value).count("size") == (number if number == LISTED else NEAREST), "however unlike they are"
+
+
+def test_what_was_changed_is_told_by_its_own_name() -> None:
+    assert changed_options(Outer(Inner(tried=4), weight=0.5), Outer()) == {"tried": 4, "weight": 0.5}
