@@ -263,3 +263,11 @@ def test_open_nodes_with_candidates_have_one_of_them() -> None:
     known.tried.update({1: (frozenset({0, 2}),), 2: ()})
     ((ring,)) = [frozenset(edges) for edges in completions(known, FOREVER)]
     assert ring == {(0, 1), (1, 2), (2, 3), (0, 3)}
+
+
+def test_nodes_that_may_not_occur_are_not_joined() -> None:
+    """Two of four have candidates; the others passed the node filter by accident, as far as is seen."""
+    codes = np.arange(4)[:, None]
+    some = Board(Nodes(codes, codes.astype(float), np.ones(4, int)), {})
+    some.tried.update({0: (frozenset({1}),), 1: (frozenset({0}),)})
+    assert list(completions(some, FOREVER)) == [{(0, 1)}]
