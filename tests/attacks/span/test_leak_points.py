@@ -137,6 +137,20 @@ POINTS: dict[str, tuple[GNN, dict[int, list[tuple[str, str, int, str]]]]] = {
             ],
         },
     ),
+    "layers of two kinds": (
+        GNN(5, layers(GINConv(4), GCNConv(4)), NARROW),
+        {
+            1: [
+                ("hidden", "layers_0/conv/out_kernel", 0, "output of convolution 0"),
+                ("node", "layers_1/conv/kernel", 0, "enter convolution 1"),
+                ("aggregate", "layers_0/conv/kernel", 0, "output of convolution 0"),
+            ],
+            2: [
+                ("readout", READOUT, 5, "readout's"),
+                ("aggregate", "layers_1/conv/kernel", 0, "output of convolution 1"),
+            ],
+        },
+    ),
     "rows that are added up": (
         GNN(5, GCN, Pooled("sum", MLP((4, 2)))),
         {
