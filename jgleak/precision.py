@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import numpy as np
 from jaxtyping import Float, PyTree
@@ -63,9 +65,14 @@ def rounded_to(name: str) -> float:
     return relative(DIGITS[name])
 
 
+def rounds_to(name: str, rounding: float | None) -> bool:
+    """Whether a relative error is that of rounding to a type."""
+    return rounding is not None and math.isclose(rounding, relative(DIGITS[name]), rel_tol=1e-3)
+
+
 def smallest_noise(rounding: float) -> float:
     """Deviation that rounding leaves of the smallest numbers, from its relative error; 0 of an unknown type."""
-    return next((TINY[name] for name, digits in DIGITS.items() if relative(digits) == rounding), 0.0)
+    return next((TINY[name] for name in DIGITS if rounds_to(name, rounding)), 0.0)
 
 
 def computed_noise(update: PyTree) -> float | None:

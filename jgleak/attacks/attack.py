@@ -21,6 +21,7 @@ from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import PROTOCOLS, Observation
 from jgleak.graph import Graph
+from jgleak.precision import smallest_noise
 from jgleak.renamed import renamed
 
 
@@ -166,10 +167,13 @@ class RunMany(Protocol):
 
 
 def _with_noise(observation: Observation, knowledge: Knowledge) -> Knowledge:
-    """The knowledge, with the noise that the observation states where the knowledge has none."""
-    if knowledge.noise is not None or observation.noise is None:
+    """The knowledge, with the noise that the observation states where the knowledge has none, and with that of the
+    smallest numbers, at least, where the client rounded them."""
+    if observation.noise is None or (knowledge.noise is not None and observation.rounding is None):
         return knowledge
-    return dataclasses.replace(knowledge, noise=observation.noise)
+    least = 0.0 if observation.rounding is None else smallest_noise(observation.rounding)
+    noise = observation.noise if knowledge.noise is None else max(knowledge.noise, least)
+    return dataclasses.replace(knowledge, noise=noise)
 
 
 def _no_reason(observation: Observation, knowledge: Knowledge) -> str | None:

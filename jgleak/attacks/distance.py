@@ -15,7 +15,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Num
 
 from jgleak.attacks.node_labels import node_labels
-from jgleak.attacks.noise import deviations, largest
+from jgleak.attacks.noise import UNITS, deviations, largest
 from jgleak.attacks.task_labels import task_labels
 from jgleak.attacks.trained_target import trained_target
 from jgleak.attacks.turned_units import unturned
@@ -29,6 +29,7 @@ from jgleak.federated.statistics import distance as statistics_distance
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import at, put
 from jgleak.graph import DenseGraph, Graph, GraphBatch
+from jgleak.precision import smallest_noise
 
 MATCH = 1e-4
 """Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6. This and the two
@@ -74,7 +75,7 @@ class Fit:
         entries = max(entries, 1)
         size = math.sqrt(sum(float(leaf @ leaf) for leaf in leaves))
         relative = None if noise is None else math.hypot(noise / max(size, 1e-30), ROUNDING / math.sqrt(entries))
-        return Fit(relative, entries, math.sqrt(3.0) * (observation.rounding or 0.0))
+        return Fit(relative, entries, _rounded(observation, leaves, size))
 
     @property
     def most(self) -> float:
@@ -96,13 +97,26 @@ class Fit:
         if self.deviation is None or not square.size:
             return np.zeros(square.size)
         farther = np.sqrt(square - square.min()) - 2.0 * AGREE
-        along = np.hypot(self.deviation, self.rounded)  # no direction has more of the rounding than there is
+        along = self.deviation + self.rounded  # all of the rounding may lie along one direction
         return np.maximum(farther / along, 0.0) ** 2 / 2.0
 
     def likely(self, distances: Sequence[float]) -> Bool[np.ndarray, " K"]:
         """The graphs among which the true one is, if it is there at all: none of the others' distances speaks against
         it at the stated rate."""
         return 2.0 * self.excess(distances) <= deviations(len(distances)) ** 2
+
+
+def _rounded(observation: Observation, leaves: Sequence[Float[np.ndarray, " e"]], size: float) -> float:
+    """The most that a client's rounding changes of an update of these entries and this length, relative to the length.
+
+    Targets of several regressions are read off the rounded bias, so that their rounding comes twice.
+    """
+    if observation.rounding is None:
+        return 0.0
+    spacing = math.sqrt(3.0) * smallest_noise(observation.rounding)
+    few = sum(int(np.sum(np.abs(leaf) < UNITS * spacing)) for leaf in leaves)
+    twice = 2.0 if Loss.of(observation.loss).name == "masked_mse" else 1.0
+    return twice * math.sqrt(3.0) * observation.rounding + spacing * math.sqrt(few) / max(size, 1e-30)
 
 
 def gradient_distances(

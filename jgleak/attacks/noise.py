@@ -7,12 +7,17 @@ from jaxtyping import Float
 from scipy.special import chdtri, ndtri
 
 from jgleak.federated.observation import Observation
-from jgleak.precision import TINY, smallest_noise
+from jgleak.precision import smallest_noise
 
 RATE = 1e-5
 """How often one test rejects what is true. A graph of 40 nodes meets some hundreds of tests, so that about one in 300
 such graphs is lost to all of them together. Certificates state it and ``jgleak verify`` tests by it, which sees no
 settings: so it is none."""
+
+
+UNITS = 30.0
+"""Numbers below so many deviations of the smallest numbers' rounding (about 8 spacings) are rounded far from at random.
+"""
 
 
 def largest(dof: int, rate: float = RATE) -> float:
@@ -39,13 +44,19 @@ def deviation(observation: Observation, noise: float, tensor: Float[np.ndarray, 
     client rounded off.
 
     Rounding is relative to each entry. One number stands for a whole tensor: that of the row or the column whose
-    entries are largest (of a vector, of its largest entry), so that bounds for noise of equal size hold.
+    entries are largest, beside rows and columns of zeros, which have none (of a vector, of its largest entry), so that
+    bounds for noise of equal size hold. Numbers of a few units of the smallest spacing have errors that are no noise;
+    for these it is what makes ``edge`` as large as all of them together.
     """
-    if observation.rounding is None or not tensor.size:
+    if observation.rounding is None or not np.any(tensor):
         return noise
-    squares = np.square(np.asarray(tensor, np.float64))
-    loudest = max(np.max(squares.mean(axis=axis)) for axis in (0, 1)) if squares.ndim > 1 else np.max(squares)
-    return float(np.hypot(noise, observation.rounding * np.sqrt(loudest)))
+    entries = np.abs(np.asarray(tensor, np.float64)).reshape(-1, np.shape(tensor)[-1])
+    entries = entries[np.ix_(entries.any(axis=1), entries.any(axis=0))]
+    squares, (rows, columns) = np.square(entries), entries.shape
+    loudest = float(max(np.max(squares.mean(axis=0)), np.max(squares.mean(axis=1)))) if rows > 1 else np.max(squares)
+    few = int(np.sum(entries < UNITS * smallest_noise(observation.rounding)))
+    structured = np.sqrt(3.0) * smallest_noise(observation.rounding) * np.sqrt(few) / (np.sqrt(rows) + np.sqrt(columns))
+    return float(np.linalg.norm([noise, observation.rounding * np.sqrt(loudest), structured]))
 
 
 def added(observation: Observation, noise: float | None) -> bool:
@@ -54,9 +65,9 @@ def added(observation: Observation, noise: float | None) -> bool:
 
 
 def described(noise: float | None, rounding: float | None) -> str:
-    """Noise of this deviation and rounding of this relative error in words, without a rounding's own smallest noise."""
+    """Noise of this deviation and rounding of this relative error in words."""
     rounded = f"rounding of {rounding:.1e} of each entry" if rounding else ""
-    added = "" if rounded and (noise or 0.0) <= max(TINY.values()) else f"noise of deviation {noise:.1e}"
+    added = f"noise of deviation {noise or 0.0:.1e}" if noise or not rounded else ""
     return " and ".join(filter(None, (added, rounded)))
 
 

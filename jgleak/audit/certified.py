@@ -16,10 +16,12 @@ from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.census.batches.joint import together
 from jgleak.attacks.certificate import Certificate, Status
 from jgleak.attacks.distance import Fit, Label, gradient_distances, labelled_distance
+from jgleak.attacks.noise import described
 from jgleak.audit.record import plain
 from jgleak.features import FeatureSpace
 from jgleak.federated import Observation, load
 from jgleak.graph import Graph
+from jgleak.precision import DIGITS, rounds_to
 from jgleak.reading import read_json, shortened, typed_fields
 
 FORMAT = "jgleak reconstruction 1"
@@ -189,6 +191,10 @@ def verify(path: Path) -> Report:
         )
     observation, space = load(place, space)
     try:
+        if "rounding" in said:
+            said = {"noise": None, **said}
+            if not any(rounds_to(name, said["rounding"]) for name in DIGITS):
+                raise ValueError(f"said: rounding: {said['rounding']} is that of no type ({', '.join(DIGITS)})")
         observation = dataclasses.replace(observation, **said)
         for graph in [*graphs, *(graph for member in members for graph in member.graphs)]:
             space.check(graph.x)
@@ -214,16 +220,15 @@ def verify(path: Path) -> Report:
     wrong |= dict.fromkeys(_mislabelled(observation, space, graphs, implied, most), True)
     wrong |= {} if certificate is None else _overclaims(certificate, graphs)
     shown = "every listed graph has the observed gradient, and none is listed twice"
-    return _report(
-        shown, [*lines, *_claims(certificate)], [fault for fault, found in wrong.items() if found], certificate
-    )
+    lines += _claims(certificate, observation.rounding)
+    return _report(shown, lines, [fault for fault, found in wrong.items() if found], certificate)
 
 
-def _claims(certificate: Certificate | None) -> list[str]:
+def _claims(certificate: Certificate | None, rounding: float | None) -> list[str]:
     """A certificate in words."""
     if certificate is None:
         return ["no certificate: nothing is claimed about other graphs"]
-    noisy = "" if not certificate.noise else f", noise of deviation {certificate.noise:.1e}"
+    noisy = "" if certificate.noise is None else f", {described(certificate.noise, rounding)}"
     return [
         f"certificate {certificate.status} of {certificate.size}, up to {certificate.n_max} nodes{noisy}",
         *(f"  if {condition}" for condition in certificate.conditions),
@@ -260,11 +265,12 @@ def _verified_batch(
         wrong |= {f"the gradient of a listed graph is more than {checked.most:.0e} away": not furthest <= checked.most}
         wrong |= {} if member.certificate is None else _overclaims(member.certificate, member.graphs)
         faults += [f"{said}: {fault}" for fault, found in wrong.items() if found]
-        lines += [f"  {line}" for line in _claims(member.certificate)[:1]]
+        lines += [f"  {line}" for line in _claims(member.certificate, observation.rounding)[:1]]
     if certificate is not None and len(members) < size:
         faults.append("it certifies a batch of which graphs are missing")
     parts = "together the graphs have the observed gradient" if len(members) == size else "each graph explains a part"
-    return _report(f"{parts}, and no list has one twice", [*lines, *_claims(certificate)], faults, certificate)
+    lines += _claims(certificate, observation.rounding)
+    return _report(f"{parts}, and no list has one twice", lines, faults, certificate)
 
 
 def _mislabelled(

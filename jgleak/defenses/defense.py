@@ -148,7 +148,7 @@ class Defense:
     def rounding(self, update: PyTree) -> float | None:
         """Root mean square error of every entry of the update that left, relative to its size, from rounding; None
         where nothing rounds, and where ``deviation`` has none."""
-        found = float(np.linalg.norm([step.kind.rounding for step in self.steps]))
+        found = max((step.kind.rounding for step in self.steps), default=0.0)  # what is rounded is not rounded again
         return found if found and self._around(update) else None
 
     def _noises(self, update: PyTree) -> list[float]:

@@ -183,7 +183,7 @@ def _pruned(deployment: Deployment) -> Deployment:
 
 def _single(deployment: Deployment) -> Deployment:
     local = deployment.clients.local
-    if local is None or deployment.clients.noise:
+    if local is None or deployment.clients.inexact:
         return deployment
     return _trained(deployment, noise=returned_rounding(deployment.params, local), whence=WHENCE)
 

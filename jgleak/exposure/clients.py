@@ -59,6 +59,11 @@ class Clients:
         return 1 if self.local is None else self.local.steps
 
     @property
+    def inexact(self) -> bool:
+        """The update carries noise that a file states, or was rounded to a shorter type."""
+        return bool(self.noise) or any(step.kind.rounding for step in self.protection.steps)
+
+    @property
     def protection(self) -> Defense:
         """The defence, and the noise that a file states."""
         stated = f"gaussian:{self.noise}" if self.noise else ""

@@ -69,7 +69,7 @@ def how_often(deployment: Deployment, attacks: Iterable[str]) -> str:
         return NONE
     model, each = "" if row == TRAINING_NORMS else "GRAIN's GCN, ", ", ".join(f"{name} {said[name]}" for name in said)
     found = f"of 40 Tox21 molecules ({model}random weights; {row}), rebuilt exactly: {each} ({PLACE})"
-    if "census" not in said or deployment.clients.local is None or deployment.clients.noise:
+    if "census" not in said or deployment.clients.local is None or deployment.clients.inexact:
         return found
     single = ", ".join(f"after {steps} {share}" for steps, share in SINGLE.items())
     return f"{found}, from weights that were not rounded; returned in 32 bits, of 50: {single} (docs, Local steps)"

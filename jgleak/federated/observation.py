@@ -60,9 +60,7 @@ class Observation:
         update: ``mean`` and ``variance`` of every such norm, under its place in ``params``. None: none came back.
       noise: standard deviation of independent noise on every entry that is known beside the update, as that of rounded
         weights whose difference it is. Attacks account for it unless ``Knowledge.noise`` states another. None: none.
-      rounding: root mean square error of every entry relative to its size, where the client rounded what it sent to a
-        shorter type and computed in a longer one; ``noise`` is that of the smallest numbers then, if it is None
-        (``jgleak.precision``). None: none.
+      rounding: root mean square error of each entry relative to it, where a client rounded what it sent. None: none.
 
     Raises:
       ValueError: the update does not fit the parameters (a gradient of another model), or is not finite; or batch
@@ -104,8 +102,8 @@ class Observation:
             raise ValueError(f"noise: a standard deviation is finite and not negative, got {self.noise}; None for none")
         if self.rounding is not None and not 0.0 < self.rounding < 1.0:
             raise ValueError(f"rounding: a relative error is above 0 and below 1, got {self.rounding}; None for none")
-        if self.rounding is not None and self.noise is None:
-            object.__setattr__(self, "noise", smallest_noise(self.rounding))
+        if self.rounding is not None:
+            object.__setattr__(self, "noise", max(self.noise or 0.0, smallest_noise(self.rounding)))
         for what, tree in (("params", self.params), ("update", self.update)):
             _check_depth(what, tree, self.model)
         expected = self.model.shapes
@@ -354,6 +352,7 @@ def _from_header(header: Any, tensors: Mapping[str, np.ndarray]) -> tuple[Observ
         part: unflatten({k.removeprefix(part + "/"): v for k, v in tensors.items() if k.startswith(part + "/")})
         for part in ("params", "update", "statistics")
     }
+    noise, rounding = (fields.get(name) for name in ("noise", "rounding"))
     if written == 1:
         trees = {part: version_1.tree_of(tree) for part, tree in trees.items()}
     observation = Observation(
@@ -366,8 +365,8 @@ def _from_header(header: Any, tensors: Mapping[str, np.ndarray]) -> tuple[Observ
         local=_local(header),
         scaled=fields.get("scaled", False),
         pruned=fields.get("pruned", False),
-        noise=computed_noise(trees["update"]) if fields.get("noise") is None else fields["noise"],
-        rounding=fields.get("rounding"),
+        noise=computed_noise(trees["update"]) if noise is rounding is None else noise,
+        rounding=rounding,
         statistics=trees["statistics"] or None,
     )
     if written < 3:

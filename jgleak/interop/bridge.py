@@ -140,6 +140,8 @@ def observed(
     params = tree(places, weights, gradient=False)
     update = tree(places, slopes, gradient=True)
     model = model_of(architecture, places, params, weights).clone(frozen=parts)
+    if client.rounded_to is not None:  # what is divided below must not be rounded again
+        update = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), update)
     if reduction == "sum":
         count = batch_size * (model.outputs if loss.masked or loss.name == "bce" else 1)
         update = jax.tree.map(lambda leaf: leaf / np.asarray(count, leaf.dtype), update)

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from jgleak.federated.observation import Observation
 from jgleak.gnn import BatchNorm, GINConv, Params
 from jgleak.gnn.tree import at
-from jgleak.precision import computed_noise
+from jgleak.precision import computed_noise, smallest_noise
 
 APART, APART_16 = 1e-2, 0.3
 """How far the two sides may be apart, relative to the largest entry: in 32 bits, and where numbers have 16."""
@@ -28,8 +28,10 @@ def not_in_evaluation_mode(observation: Observation) -> str | None:
     Sums over nodes that nearly cancel are compared with the largest of their columns. Pruned and noisy updates, and
     several local steps, keep no equation.
     """
+    rounding = observation.rounding
     computed = computed_noise(observation.update)
-    if observation.pruned or observation.noise not in (None, computed) or observation.protocol != "fedsgd":
+    known = computed if rounding is None else smallest_noise(rounding)
+    if observation.pruned or observation.noise not in (None, known) or observation.protocol != "fedsgd":
         return None
     for path, norm in observation.model.norms.items():
         if isinstance(norm, BatchNorm) and not norm.training:
@@ -37,7 +39,7 @@ def not_in_evaluation_mode(observation: Observation) -> str | None:
             if sides is None:
                 continue
             found, wanted = sides
-            apart = (APART if computed is None else APART_16) * np.abs(wanted).max()
+            apart = (APART if computed is rounding is None else APART_16) * np.abs(wanted).max()
             if np.abs(found - wanted).max() > apart > 0:
                 return _words("/".join(path), zero=bool(np.abs(found).max() <= apart))
     return None

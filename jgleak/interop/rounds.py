@@ -25,6 +25,7 @@ from jgleak.interop.plan import SUBNETWORK
 from jgleak.interop.probe import probe_of
 from jgleak.interop.take import COUNTER
 from jgleak.interop.weights import from_weights, mean_gradient, weights_after
+from jgleak.precision import DIGITS, rounds_to
 
 MASKS_UNSEEN = (
     ". Rounds of clients that train with dropout are neither recorded nor guarded: the masks are not in the update. "
@@ -151,9 +152,9 @@ def _known(client: Client, defense: Defense, update: Any) -> Client:
     """A client description with the known defence added."""
     sources = [one for one in (client.noise, defense.deviation(update)) if one is not None]
     marks: dict[str, Any] = {"clipped": client.clipped or defense.scales, "pruned": client.pruned or defense.drops}
-    rounders = sorted((step.kind.rounding, step.kind.name) for step in defense.steps if step.kind.rounding)
-    if defense.rounding(update) is not None:
-        marks["rounded_to"] = rounders[-1][1]
+    found = defense.rounding(update)
+    rounders = {client.rounded_to, *(name for name in DIGITS if rounds_to(name, found))} - {None}
+    marks["rounded_to"] = min(rounders, key=DIGITS.__getitem__, default=None)  # the coarsest
     return dataclasses.replace(client, **marks, noise=math.hypot(*sources) if sources else None)
 
 

@@ -189,6 +189,9 @@ def test_a_defended_round_returns_the_defended_mean_gradient(text: str, four_ste
     changed, known = rounds(2).defended(sent, returned, defense, graphs=len(four_steps.graphs), key=key)
     assert known.client.clipped == defense.scales and known.client.noise == defense.deviation(sent)
     assert known.client.rounded_to == ("bfloat16" if "bfloat16" in text else None)
+    coarse = dataclasses.replace(rounds(2), client=Client(rounded_to="bfloat16"))
+    again = coarse.defended(sent, returned, parse("float16"), graphs=len(four_steps.graphs), key=key)[1]
+    assert again.client.rounded_to == "bfloat16", "the coarser of both"
     still = {name for name in sent if "running" in name or "num_" in name}
     assert changed.keys() == sent.keys()
     assert all(changed[name].dtype == sent[name].dtype for name in sent)

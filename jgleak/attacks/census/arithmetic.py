@@ -210,6 +210,8 @@ class Noisy:
     def slack(self, observation: Observation, observed: Float[np.ndarray, " M"]) -> float:
         """Rounding, and the error of the upstream gradient."""
         model, off = observation.model, self._rounding
+        if model.node_level:  # an equation of one entry has that entry's rounding, not its row's
+            off += float(np.sqrt(3.0)) * self.relative
         if not model.node_level:
             params, update, readout = model.readout_of(observation.params), readout_update(observation), model.readout
             entries, spread = readout.upstream_spread(params, update)

@@ -262,9 +262,9 @@ def _noisy_mean(observation: Observation, knowledge: Knowledge) -> float:
     last = model.readout.last(model.readout_of(observation.update))
     kernel = np.asarray(last["kernel"], np.float64)
     delta = max(float(np.linalg.norm(last["bias"])), 1e-30)
-    noise = deviation(observation, knowledge.noise, kernel)
+    noise, beside = (deviation(observation, knowledge.noise, part) for part in (kernel, np.asarray(last["bias"])))
     mean = float(np.linalg.norm(kernel)) / delta
-    return noise / delta * (largest(kernel.shape[0]) + mean * largest(kernel.shape[1]))
+    return (noise * largest(kernel.shape[0]) + beside * mean * largest(kernel.shape[1])) / delta
 
 
 @partial(jax.jit, static_argnames=("model",))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from jgleak.audit.report.rows import Panel, Row
 from jgleak.audit.results import Unit
 from jgleak.plural import counted
+from jgleak.precision import TINY
 
 PUBLIC = "the model, its parameters and the schema of node features"
 """What every server knows."""
@@ -115,7 +116,7 @@ def _facts(row: Row) -> dict[str, str]:
     }
     if spec["options"]:
         facts["Options of the attack"] = ", ".join(f"{name} = {value}" for name, value in spec["options"])
-    noise = sorted({c["noise"] for c in _certificates(row) if c["noise"] is not None})
+    noise = sorted({c["noise"] for c in _certificates(row) if (c["noise"] or 0.0) > max(TINY.values())})
     if noise:
         span = f"{noise[0]:.1e}" if len(noise) == 1 else f"{noise[0]:.1e} to {noise[-1]:.1e}"
         facts["Noise that certificates allow for"] = f"deviation {span} on every entry of the update"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import jax
@@ -37,6 +38,11 @@ def summed(observations: Sequence[Observation], code: FixedPoint) -> Observation
     for one in observations:
         if one.protocol != "fedsgd" or one.scaled or one.pruned or one.statistics is not None:
             raise ValueError("observations: only plain gradients (fedsgd) are added up here, unclipped and unpruned")
+        if one.rounding is not None:
+            raise ValueError(
+                "observations: the clients rounded their gradients, each entry relative to itself, and nothing bounds "
+                "that beside the sum, where entries cancel; let the encoding round instead (FixedPoint)"
+            )
         if (one.model, one.loss) != (first.model, first.loss) or one.params is not first.params:
             raise ValueError("observations: the clients are not of one round (model, loss and parameters differ)")
 
@@ -46,4 +52,6 @@ def summed(observations: Sequence[Observation], code: FixedPoint) -> Observation
         return (code.decode(np.asarray(whole)) / graphs).astype(np.float32)
 
     update = jax.tree.map(total, *(one.update for one in observations))
-    return dataclasses.replace(first, update=update, batch_size=graphs)
+    noises = [one.batch_size * one.noise for one in observations if one.noise is not None]
+    noise = math.hypot(*noises) / graphs if noises else None
+    return dataclasses.replace(first, update=update, batch_size=graphs, noise=noise)

@@ -58,6 +58,7 @@ def test_graphs_of_a_batch_are_read_one_by_one(lab: Any) -> None:
     assert found.soft.nodes.shape == (2, 5, lab.space.width) and found.soft.adjacency.shape == (2, 5, 5)
     np.testing.assert_allclose(found.soft.adjacency[0, :3, :3], soft.adjacency[0, :3, :3])
     np.testing.assert_array_equal(found.hard.labels, [[0, 1, 0], [1, 0, 0]])
+    assert {np.asarray(part).dtype for part in found.hard[:3]} == {np.dtype(np.float32)}
     hard = dataclasses.replace(RECIPE, hard=True)
     again = read(hard, setting, problem, lab.space, soft, basis=None, rng=np.random.default_rng(0))
     np.testing.assert_array_equal(again.soft.adjacency, found.hard.adjacency[:, :5, :5])

@@ -33,6 +33,15 @@ def clients() -> list[Observation]:
     return [fedsgd(MODEL, params(), graphs, DATA.space, loss="bce") for graphs in parts]
 
 
+def test_noise_adds_up_and_rounding_is_refused() -> None:
+    """Of one, three and two graphs; what each client rounded relative to its entries has no bound beside their sum."""
+    given = [dataclasses.replace(one, noise=noise) for one, noise in zip(clients(), (0.3, None, 0.2), strict=True)]
+    assert summed(given, FINE).noise == pytest.approx(np.hypot(0.3, 2 * 0.2) / 6)
+    assert summed(clients(), FINE).noise is None
+    with pytest.raises(ValueError, match="observations: the clients rounded their gradients"):
+        summed([clients()[0], dataclasses.replace(clients()[1], rounding=1e-3)], FINE)
+
+
 def test_the_sum_is_the_update_of_one_client_with_all_graphs() -> None:
     """Against the model's own mean over six."""
     seen, whole = summed(clients(), FINE), fedsgd(MODEL, params(), DATA.graphs[:6], DATA.space, loss="bce")
