@@ -49,25 +49,20 @@ def rounding(tree: PyTree, digits: int) -> float:
     return max(one(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree))
 
 
-def relative(digits: int) -> float:
-    """Root mean square error of rounding to so many binary digits, at most, relative to what is rounded."""
-    return 2.0**-digits / 3.0**0.5
-
-
-def rounded_to(name: str) -> float:
-    """``rounding`` of an ``Observation`` whose client computed in 32 bits and rounded its gradient to a type of 16.
+def rounding_of(name: str) -> float:
+    """Root mean square error of rounding to a type of 16 bits, at most, relative to what is rounded.
 
     Raises:
       ValueError: another type.
     """
     if name not in DIGITS:
         raise ValueError(f"rounded_to: expected one of {', '.join(DIGITS)}, got {name!r}")
-    return relative(DIGITS[name])
+    return 2.0 ** -DIGITS[name] / 3.0**0.5
 
 
 def rounds_to(name: str, rounding: float | None) -> bool:
     """Whether a relative error is that of rounding to a type."""
-    return rounding is not None and math.isclose(rounding, relative(DIGITS[name]), rel_tol=1e-3)
+    return rounding is not None and math.isclose(rounding, rounding_of(name), rel_tol=1e-3)
 
 
 def smallest_noise(rounding: float) -> float:
@@ -79,7 +74,7 @@ def computed_noise(update: PyTree) -> float | None:
     """Deviation of the noise in an update of a client that computes in 16 bits, which its numbers show.
 
     Sums that nearly cancel are off by far more than their own rounding, so that this is one number for all entries, of
-    the tensor where the rounding is largest (``rounded_to``: of a client that computes in more).
+    the tensor where the rounding is largest (``rounding_of``: of a client that computes in more).
     None: they have more bits, or are all zero.
     """
     digits = digits_of(update)

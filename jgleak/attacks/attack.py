@@ -169,11 +169,10 @@ class RunMany(Protocol):
 def _with_noise(observation: Observation, knowledge: Knowledge) -> Knowledge:
     """The knowledge, with the noise that the observation states where the knowledge has none, and with that of the
     smallest numbers, at least, where the client rounded them."""
-    if observation.noise is None or (knowledge.noise is not None and observation.rounding is None):
-        return knowledge
-    least = 0.0 if observation.rounding is None else smallest_noise(observation.rounding)
-    noise = observation.noise if knowledge.noise is None else max(knowledge.noise, least)
-    return dataclasses.replace(knowledge, noise=noise)
+    noise = observation.noise if knowledge.noise is None else knowledge.noise
+    if noise is not None and observation.rounding is not None:
+        noise = max(noise, smallest_noise(observation.rounding))
+    return knowledge if noise == knowledge.noise else dataclasses.replace(knowledge, noise=noise)
 
 
 def _no_reason(observation: Observation, knowledge: Knowledge) -> str | None:

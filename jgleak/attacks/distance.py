@@ -15,7 +15,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Num
 
 from jgleak.attacks.node_labels import node_labels
-from jgleak.attacks.noise import UNITS, deviations, largest
+from jgleak.attacks.noise import deviations, in_few_units, largest
 from jgleak.attacks.task_labels import task_labels
 from jgleak.attacks.trained_target import trained_target
 from jgleak.attacks.turned_units import unturned
@@ -29,7 +29,6 @@ from jgleak.federated.statistics import distance as statistics_distance
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import at, put
 from jgleak.graph import DenseGraph, Graph, GraphBatch
-from jgleak.precision import smallest_noise
 
 MATCH = 1e-4
 """Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6. This and the two
@@ -53,8 +52,9 @@ class Fit:
     Without noise, those that rounding explains (``MATCH``). With noise of known deviation, ``|g - g*|^2`` is the
     noise's variance times a chi-square number of as many degrees of freedom as the update has entries, and a graph is
     accepted below its quantile (``noise.RATE``). Where the client rounded what it sent, the most that this may change
-    is added. Of two graphs that are both accepted the distances still say more: the
-    true one is farther away than a given other by ``c^2`` deviations (squared) at a rate below ``P(normal > c)``.
+    is added. Of two graphs that are both accepted the distances still say more: the true one is farther away than a
+    given other by ``c^2`` deviations (squared) at a rate below ``P(normal > c)``. All of the rounding counts as one
+    deviation there, so that beside rounding alone distances tell no accepted graphs apart.
 
     Attributes:
       deviation: of an entry's noise and rounding, relative to the update's length; None without noise.
@@ -97,7 +97,7 @@ class Fit:
         if self.deviation is None or not square.size:
             return np.zeros(square.size)
         farther = np.sqrt(square - square.min()) - 2.0 * AGREE
-        along = self.deviation + self.rounded  # all of the rounding may lie along one direction
+        along = self.deviation + self.rounded
         return np.maximum(farther / along, 0.0) ** 2 / 2.0
 
     def likely(self, distances: Sequence[float]) -> Bool[np.ndarray, " K"]:
@@ -113,10 +113,9 @@ def _rounded(observation: Observation, leaves: Sequence[Float[np.ndarray, " e"]]
     """
     if observation.rounding is None:
         return 0.0
-    spacing = math.sqrt(3.0) * smallest_noise(observation.rounding)
-    few = sum(int(np.sum(np.abs(leaf) < UNITS * spacing)) for leaf in leaves)
+    few = math.hypot(*(in_few_units(observation.rounding, leaf) for leaf in leaves)) / max(size, 1e-30)
     twice = 2.0 if Loss.of(observation.loss).name == "masked_mse" else 1.0
-    return twice * math.sqrt(3.0) * observation.rounding + spacing * math.sqrt(few) / max(size, 1e-30)
+    return twice * math.sqrt(3.0) * observation.rounding + few
 
 
 def gradient_distances(

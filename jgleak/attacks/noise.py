@@ -54,9 +54,14 @@ def deviation(observation: Observation, noise: float, tensor: Float[np.ndarray, 
     entries = entries[np.ix_(entries.any(axis=1), entries.any(axis=0))]
     squares, (rows, columns) = np.square(entries), entries.shape
     loudest = float(max(np.max(squares.mean(axis=0)), np.max(squares.mean(axis=1)))) if rows > 1 else np.max(squares)
-    few = int(np.sum(entries < UNITS * smallest_noise(observation.rounding)))
-    structured = np.sqrt(3.0) * smallest_noise(observation.rounding) * np.sqrt(few) / (np.sqrt(rows) + np.sqrt(columns))
+    structured = in_few_units(observation.rounding, entries) / edge(1.0, (rows, columns))
     return float(np.linalg.norm([noise, observation.rounding * np.sqrt(loudest), structured]))
+
+
+def in_few_units(rounding: float, entries: Float[np.ndarray, "*shape"]) -> float:
+    """The most, in length, that rounding changes of the numbers of a few units: half a unit each."""
+    smallest = smallest_noise(rounding)
+    return float(np.sqrt(3.0 * np.sum(np.abs(entries) < UNITS * smallest))) * smallest
 
 
 def added(observation: Observation, noise: float | None) -> bool:

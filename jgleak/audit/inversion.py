@@ -27,7 +27,7 @@ from jgleak.features import FeatureSpace
 from jgleak.federated import Knowledge, Observation, load
 from jgleak.graph import Graph
 from jgleak.metrics import match_graphs, same_label, score, truth_in_set
-from jgleak.precision import computed_noise, rounded_to
+from jgleak.precision import computed_noise, rounding_of
 from jgleak.smiles import Smiles, smiles
 from jgleak.version import __version__
 
@@ -120,7 +120,7 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
     unknown = asked.said.get("batch_size") == UNKNOWN
     said = {name: value for name, value in asked.said.items() if value is not None and value != UNKNOWN}
     if "rounded_to" in said:
-        said["rounding"] = rounded_to(said.pop("rounded_to"))
+        said["rounding"] = rounding_of(said.pop("rounded_to"))
         if observation.noise == computed_noise(observation.update):  # nobody stated it
             said.setdefault("noise", None)
     observation = dataclasses.replace(observation, **said)

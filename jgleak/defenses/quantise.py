@@ -12,7 +12,7 @@ from jaxtyping import Array, PyTree
 
 from jgleak.defenses.defense import Kind
 from jgleak.defenses.keyed import keyed
-from jgleak.precision import DIGITS, TINY, relative
+from jgleak.precision import TINY, rounding_of
 
 MOST = 16
 """Most bits of an entry."""
@@ -69,13 +69,13 @@ FLOAT16 = Kind(
     "float16",
     lambda _, key: _rounded(jnp.float16),
     deviation=lambda _, update: TINY["float16"],
-    rounding=relative(DIGITS["float16"]),
+    rounding=rounding_of("float16"),
     plain=True,
 )
 BFLOAT16 = Kind(
     "bfloat16",
     lambda _, key: _rounded(jnp.bfloat16),
     deviation=lambda _, update: TINY["bfloat16"],
-    rounding=relative(DIGITS["bfloat16"]),
+    rounding=rounding_of("bfloat16"),
     plain=True,
 )

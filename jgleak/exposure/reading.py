@@ -24,7 +24,7 @@ from jgleak.gnn import GNN
 from jgleak.interop.description import Description, described
 from jgleak.names import deployed as names
 from jgleak.names.entries import Entries
-from jgleak.precision import COMPUTED, DIGITS, SINGLE, TINY, digits_of, rounding, rounds_to
+from jgleak.precision import COMPUTED, DIGITS, SINGLE, digits_of, rounding, rounds_to, smallest_noise
 from jgleak.reading import check_file
 
 DEPLOYED: Entries[Deployed] = Entries({name: named.home for name, named in names.DEPLOYED.items()})
@@ -83,7 +83,7 @@ def clients_of(seen: Observation) -> Clients:
         )
     rounds = [name for name in DIGITS if rounds_to(name, seen.rounding)]
     marks = (("clip:1", seen.scaled), ("prune:0.9", seen.pruned), *((name, True) for name in rounds))
-    noise = seen.noise if (seen.noise or 0.0) > max((TINY[name] for name in rounds), default=0.0) else None
+    noise = seen.noise if (seen.noise or 0.0) > smallest_noise(seen.rounding or 0.0) else None
     return Clients(
         loss=seen.loss,
         batch_size=seen.batch_size,

@@ -26,7 +26,7 @@ from jgleak.interop.forward import Forward, forward_pass, is_live, probed
 from jgleak.interop.layers import LOG_SOFTMAX, BatchNorm, Embeddings, Step
 from jgleak.interop.plan import plan
 from jgleak.interop.take import COUNTER, WeightSlot, slots, tree
-from jgleak.precision import computed_noise, rounded_to
+from jgleak.precision import computed_noise, rounding_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +147,7 @@ def observed(
         update = jax.tree.map(lambda leaf: leaf / np.asarray(count, leaf.dtype), update)
         loss = dataclasses.replace(loss, over="all") if loss.masked else loss
     statistics = None if client.buffers is None else _statistics(places, weights, by_name(client.buffers), told)
-    rounding = None if client.rounded_to is None else rounded_to(client.rounded_to)
+    rounding = None if client.rounded_to is None else rounding_of(client.rounded_to)
     computed = computed_noise(update) if rounding is None else None
     sources = [one for one in (client.noise, computed) if one is not None]
     noise = math.hypot(*sources) if sources else None

@@ -29,9 +29,8 @@ def not_in_evaluation_mode(observation: Observation) -> str | None:
     several local steps, keep no equation.
     """
     rounding = observation.rounding
-    computed = computed_noise(observation.update)
-    known = computed if rounding is None else smallest_noise(rounding)
-    if observation.pruned or observation.noise not in (None, known) or observation.protocol != "fedsgd":
+    known = computed_noise(observation.update) if rounding is None else smallest_noise(rounding)
+    if observation.pruned or observation.noise != known or observation.protocol != "fedsgd":
         return None
     for path, norm in observation.model.norms.items():
         if isinstance(norm, BatchNorm) and not norm.training:
@@ -39,7 +38,7 @@ def not_in_evaluation_mode(observation: Observation) -> str | None:
             if sides is None:
                 continue
             found, wanted = sides
-            apart = (APART if computed is rounding is None else APART_16) * np.abs(wanted).max()
+            apart = (APART if known is None else APART_16) * np.abs(wanted).max()
             if np.abs(found - wanted).max() > apart > 0:
                 return _words("/".join(path), zero=bool(np.abs(found).max() <= apart))
     return None

@@ -153,6 +153,11 @@ def _known(client: Client, defense: Defense, update: Any) -> Client:
     sources = [one for one in (client.noise, defense.deviation(update)) if one is not None]
     marks: dict[str, Any] = {"clipped": client.clipped or defense.scales, "pruned": client.pruned or defense.drops}
     found = defense.rounding(update)
+    if found is not None and not any(rounds_to(name, found) for name in DIGITS):
+        raise ValueError(
+            f"defense: {str(defense)!r} rounds each entry by {found:.1e} of it, as none of {', '.join(DIGITS)} does; "
+            "defend rounds without it, and attack the observations that fedsgd makes with it"
+        )
     rounders = {client.rounded_to, *(name for name in DIGITS if rounds_to(name, found))} - {None}
     marks["rounded_to"] = min(rounders, key=DIGITS.__getitem__, default=None)  # the coarsest
     return dataclasses.replace(client, **marks, noise=math.hypot(*sources) if sources else None)

@@ -24,7 +24,7 @@ from jgleak.attacks.span.levels import noise_at
 from jgleak.defenses import parse
 from jgleak.federated import Knowledge, Observation, fedsgd, load, save
 from jgleak.graph import Graph
-from jgleak.precision import DIGITS, TINY, relative, rounded_to
+from jgleak.precision import DIGITS, TINY, rounding_of
 
 
 def rounded(lab: Any, graph: Graph, name: str, **changes: Any) -> Observation:
@@ -72,7 +72,7 @@ def test_numbers_of_a_few_units_are_rounded_far_from_at_random(lab: Any) -> None
     graph = lab.random(4, 2)
     seen = lab.observe(lab.model(), graph)
     tiny = jax.tree.map(lambda leaf: (np.float32(1e-6) * leaf).astype(np.float16).astype(np.float32), seen.update)
-    rough = dataclasses.replace(seen, update=tiny, scaled=True, rounding=relative(11))
+    rough = dataclasses.replace(seen, update=tiny, scaled=True, rounding=rounding_of("float16"))
     for hop in range(seen.model.depth + 1):
         for site, exact in zip(leak_points(rough, hop), leak_points(seen, hop), strict=True):
             error = np.asarray(site.gradient, np.float64) - 1e-6 * exact.gradient
@@ -106,7 +106,7 @@ def test_the_graph_comes_back(attack: Any, name: str, lab: Any) -> None:
     found = attack(seen, Knowledge(lab.space, n=6), key=jax.random.key(0), budget=Budget(time_limit=20))
     assert found.stop == "match" and found.best is not None and found.best.isomorphic(graph)
     if found.certificate is not None:
-        assert any(f"rounding of {relative(DIGITS[name]):.1e} of each entry" in c for c in found.certificate.conditions)
+        assert any(f"rounding of {rounding_of(name):.1e} of each entry" in c for c in found.certificate.conditions)
         assert found.certificate.noise == TINY[name]  # of the smallest numbers
 
 
@@ -129,17 +129,17 @@ def test_equations_are_as_sure_as_their_rows_are_large(lab: Any) -> None:
     plain = dataclasses.replace(seen, rounding=None)
     rough, exact = (arithmetic_of(one, 0.0, DEFAULTS) for one in (seen, plain))
     sizes, least = np.array([1e-3, 2.0]), DEFAULTS.tolerances.equation_rounding
-    np.testing.assert_allclose(rough.scales(sizes), np.hypot(relative(8), least) * sizes)
+    np.testing.assert_allclose(rough.scales(sizes), np.hypot(rounding_of("bfloat16"), least) * sizes)
     np.testing.assert_allclose(exact.scales(sizes), least * sizes)
-    assert rough.pooled_scale(3.0, seen) == pytest.approx(3.0 * np.hypot(relative(8), least))
+    assert rough.pooled_scale(3.0, seen) == pytest.approx(3.0 * np.hypot(rounding_of("bfloat16"), least))
     observed = np.array([3.0, 4.0])
     assert exact.slack(plain, observed) == pytest.approx(5.0 * least)
-    assert 5.0 * relative(8) < rough.slack(seen, observed) < 100.0 * relative(8)
+    assert 5.0 * rounding_of("bfloat16") < rough.slack(seen, observed) < 100.0 * rounding_of("bfloat16")
 
 
 def test_rounding_is_kept_with_the_update(lab: Any, tmp_path: Path) -> None:
     seen = rounded(lab, lab.random(4, 1), "bfloat16")
-    assert seen.rounding == relative(8) and seen.noise == 0.0
+    assert seen.rounding == rounding_of("bfloat16") and seen.noise == 0.0
     assert rounded(lab, lab.random(4, 1), "float16").noise == TINY["float16"]
     save(tmp_path / "seen", seen, lab.space)
     assert load(tmp_path / "seen")[0].rounding == seen.rounding and load(tmp_path / "seen")[0].noise == 0.0
@@ -148,7 +148,7 @@ def test_rounding_is_kept_with_the_update(lab: Any, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="rounding: a relative error is above 0 and below 1"):
             dataclasses.replace(seen, rounding=wrong)
     with pytest.raises(ValueError, match="rounded_to: expected one of float16, bfloat16, got 'int8'"):
-        rounded_to("int8")
+        rounding_of("int8")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from jgleak import standard
 from jgleak.cli import app
 from jgleak.datasets import load
 from jgleak.federated import Observation, fedsgd, save
-from jgleak.precision import relative
+from jgleak.precision import rounding_of
 
 
 @pytest.mark.long
@@ -35,10 +35,13 @@ def test_rounding_that_is_said_gives_the_graph_and_a_result_that_verifies(tmp_pa
     nodes = [[node[feature.name] for feature in data.space.features] for node in record["graphs"][0]["nodes"]]
     wanted = [[f.values[code] for f, code in zip(data.space.features, row, strict=True)] for row in graph.x]
     assert sorted(map(repr, nodes)) == sorted(map(repr, wanted))
-    assert any(f"rounding of {relative(8):.1e} of each entry" in says for says in record["certificate"]["conditions"])
+    assert any(
+        f"rounding of {rounding_of('bfloat16'):.1e} of each entry" in says
+        for says in record["certificate"]["conditions"]
+    )
     verified = jgleak("verify", tmp_path / "reconstruction.json")
     assert verified.exit_code == 0, verified.output
-    assert json.loads((tmp_path / "reconstruction.json").read_text())["said"] == {"rounding": relative(8)}
+    assert json.loads((tmp_path / "reconstruction.json").read_text())["said"] == {"rounding": rounding_of("bfloat16")}
 
     wrong = jgleak("invert", file, "--rounded-to", "int8")
     assert wrong.exit_code == 2 and "rounded_to: expected one of float16, bfloat16, got 'int8'" in wrong.stderr

@@ -26,7 +26,7 @@ from jgleak.exposure.text import clients_text
 from jgleak.federated import LocalTraining, Observation, save
 from jgleak.gnn import Pooled, standard
 from jgleak.interop.description import described
-from jgleak.precision import DIGITS, relative
+from jgleak.precision import rounding_of
 from tests.exposure.conftest import SPACE, pooled, sent
 
 MINE = """
@@ -136,9 +136,9 @@ def test_noise_of_a_file_is_rounding_where_it_is_as_large() -> None:
     half = dataclasses.replace(plain, update=jax.tree.map(lambda leaf: np.asarray(leaf, np.float16), plain.update))
     assert clients_of(dataclasses.replace(half, noise=1e-7)).whence == "rounding to 16 bits"
     assert clients_of(dataclasses.replace(half, noise=0.5)).whence == "as the file says"
-    rounded = clients_of(dataclasses.replace(half, rounding=relative(DIGITS["float16"])))
+    rounded = clients_of(dataclasses.replace(half, rounding=rounding_of("float16")))
     assert (rounded.defense, rounded.noise, rounded.whence) == ("float16", None, "")
-    assert clients_of(dataclasses.replace(half, rounding=relative(DIGITS["bfloat16"]), noise=0.5)).noise == 0.5
+    assert clients_of(dataclasses.replace(half, rounding=rounding_of("bfloat16"), noise=0.5)).noise == 0.5
     for clients in (small, large):
         said = clients_text(clients, "ce")
         assert "defence" not in said and "noise of deviation 1.0e-0" in said
@@ -166,7 +166,6 @@ BESIDE = """
 import dataclasses
 from first_beside import standard
 from jgleak.datasets import MOLECULE_SPACE
-from jgleak.precision import DIGITS, relative
 
 @dataclasses.dataclass
 class Sizes:

@@ -19,7 +19,7 @@ from jgleak.federated.statistics import moved
 from jgleak.graph import DenseGraph
 from jgleak.interop import GAT, GCN, GIN, Client, Linear, from_arrays, from_weights
 from jgleak.interop.graphs import by_class, dense
-from jgleak.precision import DIGITS, TINY, relative
+from jgleak.precision import DIGITS, TINY, rounding_of
 from tests.interop.conftest import HEAD, LAYERS, UNCOMPARED, Stranger
 
 pytestmark = UNCOMPARED
@@ -133,7 +133,7 @@ def test_a_client_that_rounds_what_it_sends_has_less_noise_than_one_that_compute
         for client in (Client(), Client(rounded_to=name), Client(rounded_to=name, noise=0.1))
     )
     assert computed.rounding is None and computed.noise is not None and computed.noise > 1e-5
-    assert rounded.rounding == relative(DIGITS[name]) == noisy.rounding
+    assert rounded.rounding == rounding_of(name) == noisy.rounding
     assert rounded.noise == TINY[name] and noisy.noise == 0.1
     with pytest.raises(ValueError, match="rounded_to: expected one of float16, bfloat16, got 'float8'"):
         from_arrays(**{**given, "client": Client(rounded_to="float8")})

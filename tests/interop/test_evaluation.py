@@ -12,6 +12,7 @@ from jgleak.datasets import load
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN, MLP, BatchNorm, Convolution, GCNConv, Layer, Pooled, SAGEConv
 from jgleak.interop.evaluation import not_in_evaluation_mode
+from jgleak.precision import rounding_of
 
 
 @pytest.mark.parametrize("conv", [GCNConv(8, bias=False), SAGEConv(8, bias=False)], ids=["gcn", "sage"])
@@ -30,5 +31,10 @@ def test_kernels_before_a_norm_keep_euler_s_theorem(conv: Convolution) -> None:
     update = fedsgd(training, params, list(data.graphs), data.space, loss="ce").update
     moved = Observation(model, params, update, "ce")
     assert "it is zero: the norm was in training mode" in (not_in_evaluation_mode(moved) or "")
-    for silent in ({"pruned": True}, {"noise": 1e-3}):
+    half = jax.tree.map(lambda leaf: np.asarray(leaf).astype(np.float16).astype(np.float32), update)
+    rounded = dataclasses.replace(moved, update=half, rounding=rounding_of("float16"))
+    assert "it is zero" in (not_in_evaluation_mode(rounded) or "")
+    rounded = dataclasses.replace(seen, rounding=rounding_of("float16"))
+    assert not_in_evaluation_mode(rounded) is None
+    for silent in ({"pruned": True}, {"noise": 1e-3}, {"noise": 1e-3, "rounding": rounding_of("float16")}):
         assert not_in_evaluation_mode(dataclasses.replace(moved, **silent)) is None

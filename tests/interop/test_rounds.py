@@ -8,12 +8,13 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from jgleak.attacks.facts.registry import facts
 from jgleak.attacks.registry import get_attack
 from jgleak.datasets import MOLECULE_SPACE, load
-from jgleak.defenses import parse
+from jgleak.defenses import Defense, Kind, Step, parse
 from jgleak.federated import Knowledge, LocalTraining
 from jgleak.federated import load as load_observation
 from jgleak.federated.observation import flatten
@@ -199,6 +200,14 @@ def test_a_defended_round_returns_the_defended_mean_gradient(text: str, four_ste
     slopes = {name: mean_gradient(a, returned[name], local) for name, a in sent.items() if name not in still}
     for name, wanted in defense.apply(slopes, key=key).items():
         np.testing.assert_allclose(mean_gradient(sent[name], changed[name], local), wanted, atol=1e-6, err_msg=name)
+
+
+def test_rounding_that_no_type_has_cannot_be_said_of_a_client(four_steps: Round) -> None:
+    sent, returned = four_steps.sent, four_steps.returned
+    kept = lambda *_: optax.identity()  # noqa: E731
+    odd = Defense((Step(Kind("odd", kept, deviation=lambda *_: 0.0, rounding=0.01, plain=True)),))
+    with pytest.raises(ValueError, match="'odd' rounds each entry by 1.0e-02 of it, as none of float16, bfloat16 does"):
+        rounds(2).defended(sent, returned, odd, graphs=len(four_steps.graphs), key=jax.random.key(0))
 
 
 def test_a_constant_and_a_frozen_part_are_not_defended() -> None:

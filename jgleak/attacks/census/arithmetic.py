@@ -212,7 +212,7 @@ class Noisy:
         model, off = observation.model, self._rounding
         if model.node_level:  # an equation of one entry has that entry's rounding, not its row's
             off += float(np.sqrt(3.0)) * self.relative
-        if not model.node_level:
+        else:
             params, update, readout = model.readout_of(observation.params), readout_update(observation), model.readout
             entries, spread = readout.upstream_spread(params, update)
             part = readout.first if readout.additive == "pooled" else readout.last

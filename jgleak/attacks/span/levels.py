@@ -63,10 +63,11 @@ def block_checks(
 ) -> list[SpanCheck]:
     """The named checks of ``hop``-hop blocks that the model offers and that carry information, the strongest first."""
     most = most_rows(observation, knowledge)
-    found = [
-        (site, noise_at(site, observation, knowledge)) for site in leak_points(observation, hop) if site.name in names
+    checks = [
+        SpanCheck.at(site, most=most, noise=noise_at(site, observation, knowledge), tolerances=tolerances)
+        for site in leak_points(observation, hop)
+        if site.name in names
     ]
-    checks = [SpanCheck.at(site, most=most, noise=noise, tolerances=tolerances) for site, noise in found]
     return [check for check in checks if check is not None]
 
 
