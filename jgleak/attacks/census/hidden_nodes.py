@@ -19,6 +19,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.starts import Start
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import Silent
+from jgleak.attacks.facts.feature_values import DISPROPORTIONATE
 from jgleak.attacks.facts.node_kinds import vectors
 from jgleak.attacks.span.hops import one_hop_count
 from jgleak.attacks.span.levels import input_subspace, with_degrees
@@ -43,11 +44,8 @@ def hidden(problem: CensusProblem, clock: Clock) -> tuple[Start, ...]:
     observation, knowledge = problem.seen, problem.knowledge
     if knowledge.features is not None or knowledge.noise is not None or observation.model.returns_statistics:
         return ()
-    try:
-        codes = vectors(Evidence(observation, knowledge.space))
-    except Silent:
-        return ()
-    whole = _start(problem, codes, (OCCURRING,))
+    codes, conditions = _vectors(Evidence(observation, knowledge.space))
+    whole = _start(problem, codes, conditions)
     if not whole.nodes.degrees.size:
         return ()
     if one_hop_count(whole.nodes) <= problem.limits.span.whole_candidates:
@@ -57,7 +55,7 @@ def hidden(problem: CensusProblem, clock: Clock) -> tuple[Start, ...]:
     span = input_subspace(observation, knowledge, problem.tolerances.span)
     groups = lines(codes, knowledge.space, span, clock)
     only = len(groups) == 1  # of several lines none excludes the graphs of another
-    starts = [_start(problem, codes[group], (OCCURRING, PARALLEL), complete=only) for group in groups]
+    starts = [_start(problem, codes[group], (*conditions, PARALLEL), complete=only) for group in groups]
     return tuple(dataclasses.replace(start, nodes=dataclasses.replace(start.nodes, hidden=1)) for start in starts)
 
 
@@ -96,6 +94,20 @@ def lines(
         if every and np.linalg.matrix_rank(scaled[group], tol=allowed.same_row) == span.rank + 1:
             found.append(group)
     return sorted(found, key=np.count_nonzero)
+
+
+def _vectors(evidence: Evidence) -> tuple[Int[np.ndarray, "T G"], tuple[str, ...]]:
+    """All vectors of the values that occur, none where these do not show, and under which conditions.
+
+    Mixed rows may all be multiples of one, and with them the gradient's rows of normalised columns: a GIN adds up to
+    ``2 (x_A + x_X)`` and ``x_A + x_X`` on X2A-AX2.
+    """
+    for of_one_direction, conditions in ((False, (OCCURRING,)), (True, (OCCURRING, DISPROPORTIONATE))):
+        try:
+            return vectors(evidence, of_one_direction=of_one_direction), conditions
+        except Silent:
+            pass
+    return np.zeros((0, len(evidence.space.features)), np.int32), ()
 
 
 def _start(

@@ -30,6 +30,24 @@ def feature_values(evidence: Evidence) -> Fact:
     Raises:
       Silent: nothing shows which rows are absent values'.
     """
+    values = occurring(evidence)
+    under = values_under(normalised=evidence.normalised, noisy=evidence.noise is not None)
+    said = "; ".join(f"{name} {', '.join(map(str, found))}" for name, found in values.items())
+    fact = Fact("feature_values", values, under, f"these values occur: {said}")
+    return fact.provided(DISPROPORTIONATE) if evidence.normalised else fact
+
+
+def occurring(evidence: Evidence, *, of_one_direction: bool = False) -> dict[str, list[str | int | float]]:
+    """The same values by feature, as their columns have them.
+
+    Args:
+      evidence: the update.
+      of_one_direction: normalised columns are read as well where all rows are multiples of one, of which some agree by
+        chance more easily. That is good enough for a search, and no fact.
+
+    Raises:
+      Silent: nothing shows which rows are absent values'.
+    """
     if not evidence.kernels:
         raise Silent("no linear map takes the nodes' input rows")
     if evidence.looks_normalised:
@@ -38,7 +56,7 @@ def feature_values(evidence: Evidence) -> Fact:
     reasons = []
     for kernel in evidence.kernels:
         try:
-            seen |= _moved(evidence, kernel)
+            seen |= _moved(evidence, kernel, of_one_direction=of_one_direction)
         except Silent as reason:
             reasons.append(reason)
     if len(reasons) == len(evidence.kernels):
@@ -46,10 +64,7 @@ def feature_values(evidence: Evidence) -> Fact:
     values = named(evidence, seen)
     if not values:
         raise Silent("no row of a first kernel shows a value")
-    under = values_under(normalised=evidence.normalised, noisy=evidence.noise is not None)
-    said = "; ".join(f"{name} {', '.join(map(str, found))}" for name, found in values.items())
-    fact = Fact("feature_values", values, under, f"these values occur: {said}")
-    return fact.provided(DISPROPORTIONATE) if evidence.normalised else fact
+    return values
 
 
 def values_under(*, normalised: bool, noisy: bool) -> tuple[str, ...]:
@@ -70,9 +85,9 @@ def named(evidence: Evidence, columns: Bool[np.ndarray, " m"]) -> dict[str, list
     return {name: values for name, values in found.items() if values}
 
 
-def _moved(evidence: Evidence, kernel: Kernel) -> Bool[np.ndarray, " m"]:
+def _moved(evidence: Evidence, kernel: Kernel, *, of_one_direction: bool) -> Bool[np.ndarray, " m"]:
     if evidence.normalised:
-        return _beside_absent(evidence, kernel)
+        return _beside_absent(evidence, kernel, of_one_direction=of_one_direction)
     if evidence.noise is not None:
         return _above_noise(kernel, evidence.deviation(kernel.gradient))
     if evidence.decay == 0.0:
@@ -93,7 +108,7 @@ def _above_noise(kernel: Kernel, noise: float) -> Bool[np.ndarray, " m"]:
     return np.sum(kernel.gradient**2, axis=1) > most
 
 
-def _beside_absent(evidence: Evidence, kernel: Kernel) -> Bool[np.ndarray, " m"]:
+def _beside_absent(evidence: Evidence, kernel: Kernel, *, of_one_direction: bool) -> Bool[np.ndarray, " m"]:
     space = evidence.space
     if space.mean is None or space.std is None:
         raise Silent("columns are not normalised")
@@ -111,7 +126,7 @@ def _beside_absent(evidence: Evidence, kernel: Kernel) -> Bool[np.ndarray, " m"]
     size, apart = float(np.linalg.norm(absent)), np.linalg.norm(rows - absent, axis=1)
     if size == 0.0 or np.sum(apart <= SAME * size) <= columns.size / 2:
         raise Silent("columns are normalised, and no row stands out as that of absent values")
-    if _along_one_direction(rows - absent):
+    if not of_one_direction and _along_one_direction(rows - absent):
         raise Silent("columns are normalised, and all rows are multiples of one, of which some agree by chance")
     error = _scaled_error(kernel, space.mean, space.std, columns)
     found = np.zeros(space.width, bool)

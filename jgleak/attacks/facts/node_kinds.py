@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import LINEAR, NOISE, Fact, Silent
-from jgleak.attacks.facts.feature_values import feature_values
+from jgleak.attacks.facts.feature_values import feature_values, occurring
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
 from jgleak.plural import counted
@@ -116,17 +116,17 @@ def _told(kinds: list[dict[str, Any]], needed: list[int]) -> str:
     return f"of which {len(needed)} must{f': {which}' if which else ''}"
 
 
-def vectors(evidence: Evidence) -> Int[np.ndarray, "k G"]:
-    """All vectors of values that occur: another value is no part of a vector in the span.
+def vectors(evidence: Evidence, *, of_one_direction: bool = False) -> Int[np.ndarray, "k G"]:
+    """All vectors of values that occur (``occurring``): another value is no part of a vector in the span.
 
     Raises:
       Silent: it is not known which occur, or they make too many.
     """
-    space, occurring = evidence.space, feature_values(evidence).value
+    space, found = evidence.space, occurring(evidence, of_one_direction=of_one_direction)
     choices = []
     for feature in space.features:
         if feature.determined_by is None:
-            values = occurring.get(feature.name, [])
+            values = found.get(feature.name, [])
             codes = [feature.values.index(value) for value in values]
             choices.append([0, *codes] if feature.kind == "binary" else codes)
     number = math.prod(map(len, choices))

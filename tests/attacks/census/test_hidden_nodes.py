@@ -21,6 +21,8 @@ from jgleak.attacks.census.row_rank import shown_rank, spanning, unspanned
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.census.starts import Start
 from jgleak.attacks.facts.evidence import Evidence
+from jgleak.attacks.facts.fact import Silent
+from jgleak.attacks.facts.feature_values import DISPROPORTIONATE
 from jgleak.attacks.facts.node_kinds import vectors
 from jgleak.attacks.span.hops import one_hop_count
 from jgleak.attacks.span.levels import input_subspace
@@ -74,6 +76,38 @@ def test_a_tree_whose_nodes_are_hidden_is_found(smiles: str, space: FeatureSpace
     assert any(one.isomorphic(graph) for one in answer.graphs)
     assert certificate is not None and OCCURRING in certificate.conditions
     assert (certificate.status == "unique") == (len(answer.graphs) == 1)
+
+
+def of_one_direction() -> tuple[Graph, Observation]:
+    """2,3-dimethylbutane, X2A-AX2, behind a GIN: the mixed rows of both kinds of atoms are multiples of one row."""
+    gin = standard(DATA.space.width, "gin", Pooled(mlp=MLP((16, 2))), hidden=32, last_act=True, bias=True)
+    graph = dataclasses.replace(molecule_graph("CC(C)C(C)C"), y=1)
+    return graph, fedsgd(gin, some_params(gin), [graph], DATA.space, loss="ce")
+
+
+def test_values_of_mixed_rows_that_are_multiples_of_one_row_are_searched_under_a_condition() -> None:
+    graph, observation = of_one_direction()
+    span = input_subspace(observation, Knowledge(DATA.space))
+    assert span.rank == 1 and not np.any(span.distances(DATA.space.encode(graph.x).astype(float)) <= span.tolerance)
+    evidence = Evidence(observation, DATA.space)
+    with pytest.raises(Silent, match="multiples of one"):
+        vectors(evidence)
+    (start,) = hidden(CensusProblem.of(observation, Knowledge(DATA.space)), FOREVER)
+    assert start.complete and start.conditions == (OCCURRING, DISPROPORTIONATE)
+    np.testing.assert_array_equal(np.unique(start.nodes.codes, axis=0), vectors(evidence, of_one_direction=True))
+    free = [g for g, feature in enumerate(DATA.space.features) if feature.determined_by is None]
+    assert [np.unique(start.nodes.codes[:, g]).tolist() for g in free] == [
+        np.unique(graph.x[:, g]).tolist() for g in free
+    ]
+
+
+@pytest.mark.long
+def test_a_tree_whose_mixed_rows_are_multiples_of_one_row_is_found() -> None:
+    graph, observation = of_one_direction()
+    knowledge, limit = Knowledge(DATA.space, prior="none"), Budget(time_limit=60)
+    answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=limit)
+    assert any(one.isomorphic(graph) for one in answer.graphs)
+    assert answer.certificate is not None and DISPROPORTIONATE in answer.certificate.conditions
 
 
 def test_every_vector_of_values_that_occur_is_there_and_no_other() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import LINEAR, NOISE, PROTOCOLS, Silent
-from jgleak.attacks.facts.feature_values import feature_values
+from jgleak.attacks.facts.feature_values import feature_values, occurring
 from jgleak.attacks.facts.node_kinds import described, different_nodes, node_kinds, rank_of_rows, vectors
 from jgleak.attacks.facts.units import units
 from jgleak.features import Feature, FeatureSpace, binary, number, onehot
@@ -164,6 +164,7 @@ def test_all_rows_of_one_entry_are_multiples_of_one(width: int) -> None:
             feature_values(seen)
     else:
         assert feature_values(seen).value == {"kind": ["a", "b"]}
+    assert occurring(seen, of_one_direction=True) == {"kind": ["a", "b"]}
 
 
 @pytest.mark.parametrize("absent", [12, 10])
