@@ -1,16 +1,17 @@
 """Constants for training under FedGNN's defences, chosen without sight of a test rating.
 
-``python -m benchmarks.studies.fedgnn_choice`` prints a JSON line a candidate, and the choice (``tuned.Protected``).
+``python -m benchmarks.studies.fedgnn_choice`` prints a JSON line a candidate, and the choice (``tuned.Protected``);
+``--write`` keeps them in ``results/fedgnn_choice.jsonl``.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, get_args
 
 import typer
 
 from benchmarks.lib.provenance import provenance
+from benchmarks.lib.records import Records
 from benchmarks.papers.fedgnn.rows import CURVE, PROTECTED
 from jgleak.audit.recommender.setup import RecommenderSetup, prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
@@ -32,6 +33,7 @@ def main(
     dataset: Annotated[str, typer.Option(help="Whose training ratings choose.")] = CURVE,
     seed: Annotated[int, typer.Option(help="Of the validation part, and of all else; the tables have seed 0.")] = 1,
     epochs: Annotated[int, typer.Option(min=1, help="At most.")] = Protected().epochs,
+    write: Annotated[bool, typer.Option("--write", help="Into results/fedgnn_choice.jsonl.")] = False,
 ) -> None:
     """First reduction and rate at the second smallest share, then the share: least validation error.
 
@@ -40,32 +42,37 @@ def main(
     specification = RecommenderSpecification(dataset=dataset, seed=seed, epochs=epochs, **PROTECTED)  # type: ignore[arg-type]
     setup = prepare(specification)
     setup = setup._replace(test=setup.held)
-    print(json.dumps(provenance() | {"specification": specification.to_json()}), flush=True)
+    records = Records()
+    records.say(provenance() | {"specification": specification.to_json()})
     first = [
         Protected(rate=rate, graph_share=SHARES[1], reduction=reduction, epochs=epochs)
         for reduction in get_args(Reduction)
         for rate in RATES[reduction]
     ]
-    errors = {candidate: error(specification, setup, candidate) for candidate in first}
+    errors = {candidate: error(specification, setup, candidate, records) for candidate in first}
     best = min(errors, key=errors.__getitem__)
     for share in SHARES:
         candidate = best._replace(graph_share=share)
         if candidate not in errors:
-            errors[candidate] = error(specification, setup, candidate)
+            errors[candidate] = error(specification, setup, candidate, records)
     best = min(errors, key=errors.__getitem__)
-    print(json.dumps({"choice": best._asdict(), "validation": errors[best]}), flush=True)
+    records.say({"choice": best._asdict(), "validation": errors[best]})
+    if write:
+        records.write("fedgnn_choice")
 
 
-def error(specification: RecommenderSpecification, setup: RecommenderSetup, candidate: Protected) -> float:
-    """The least validation error of a training, infinite where it diverges; printed."""
+def error(
+    specification: RecommenderSpecification, setup: RecommenderSetup, candidate: Protected, records: Records
+) -> float:
+    """The least validation error of a training, infinite where it diverges; said and kept."""
     try:
         *_, learnt = learn(specification, setup._replace(tuned=setup.tuned._replace(protected=candidate)))
     except ValueError as reason:
-        print(json.dumps({**candidate._asdict(), "diverged": str(reason)}), flush=True)
+        records.say({**candidate._asdict(), "diverged": str(reason)})
         return float("inf")
     assert isinstance(learnt, Learnt)
     line = {"validation": learnt.validation, "epoch": learnt.epoch, "run": learnt.epochs, "seconds": learnt.seconds}
-    print(json.dumps({**candidate._asdict(), **line}), flush=True)
+    records.say({**candidate._asdict(), **line})
     return learnt.validation
 
 
