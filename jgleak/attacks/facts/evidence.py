@@ -137,7 +137,7 @@ class Evidence:
         seen, kept = np.asarray(update, np.float64), np.asarray(weights, np.float64)
         if self.observation.gradients is not None:
             kept = np.broadcast_to(kept, seen.shape)
-            seen, kept = np.moveaxis(seen, 0, -1), np.moveaxis(kept, 0, -1)
+            seen, kept = np.moveaxis(seen, 0, 1), np.moveaxis(kept, 0, 1)  # so that rows lie together
         seen, kept = seen.reshape(seen.shape[0], -1), kept.reshape(kept.shape[0], -1)
         return Kernel(seen, kept, self.error(seen, kept))
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 
 from jgleak.federated.observation import Observation
 from jgleak.gnn import Params
@@ -65,15 +65,14 @@ def reduce(
     taps = sorted({tap.path: tap for tap in model.input_taps}.values())
     if not taps or not all(model.trains(*tap.path) for tap in taps):
         return Reduced(observation, None)
-    kernels = [np.asarray(tap.of(observation.update), np.float64) for tap in taps]
-    columns = [np.moveaxis(kernel, -2, 0).reshape(model.in_features, -1) for kernel in kernels]
-    basis = _span(np.hstack(columns), rows, how)
+    columns = _combined([np.asarray(tap.of(observation.update)) for tap in taps], how.sketch)
+    basis = _span(columns, rows, how)
     if basis is None:
         return Reduced(observation, None)
 
     def narrow(tree: Params) -> Params:
         for tap in taps:
-            kernel = np.einsum("mr,...md->...rd", basis, np.asarray(tap.of(tree)))
+            kernel = np.matmul(basis.T, np.asarray(tap.of(tree)))
             tree = _replaced(tree, tap.path, kernel.astype(np.float32))
         return tree
 
@@ -94,9 +93,6 @@ def _replaced(tree: Params, path: tuple[str, ...], leaf: np.ndarray) -> dict[str
 def _span(
     columns: Float[np.ndarray, "m c"], rows: np.ndarray | None, how: Reduction
 ) -> Float[np.ndarray, "m r"] | None:
-    if columns.shape[1] > how.sketch:
-        mixing = np.random.default_rng(0).standard_normal((columns.shape[1], how.sketch))
-        columns = columns @ mixing
     parts = [columns / (np.linalg.norm(columns) or 1.0)]
     if rows is not None:
         parts.append(rows.T / (np.linalg.norm(rows) or 1.0))
@@ -108,3 +104,21 @@ def _span(
     basis = np.zeros((columns.shape[0], width))
     basis[:, :rank] = left[:, :rank]
     return basis
+
+
+def _combined(kernels: list[Num[np.ndarray, "... m _d"]], most: int) -> Float[np.ndarray, "m c"]:
+    """The columns of all gradients of all kernels, or ``most`` random combinations of more.
+
+    A hundred gradients of a wide kernel are hundreds of megabytes, so they are combined one by one as they lie.
+    """
+    gradients = [gradient for kernel in kernels for gradient in kernel.reshape(-1, *kernel.shape[-2:])]
+    number = sum(gradient.shape[1] for gradient in gradients)
+    if number <= most:
+        return np.hstack(gradients).astype(np.float64)
+    mixing = np.random.default_rng(0).standard_normal((number, most))
+    combined, start = np.zeros((gradients[0].shape[0], most)), 0
+    for gradient in gradients:
+        stop = start + gradient.shape[1]
+        combined += gradient.astype(np.float64) @ mixing[start:stop]
+        start = stop
+    return combined

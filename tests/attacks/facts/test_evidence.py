@@ -262,7 +262,7 @@ def test_gradients_side_by_side_stand_beside_each_other() -> None:
     assert found.gradient.shape == found.weights.shape == found.error.shape == (SPACE.width, 6)
     for node in range(3):
         for unit in range(2):
-            k = 3 * unit + node
+            k = 2 * node + unit
             np.testing.assert_array_equal(found.gradient[:, k], own[node, :, unit])
             np.testing.assert_array_equal(found.weights[:, k], weights[:, unit])
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jgleak.attacks.matching.reduction import Reduction, _span, reduce
+from jgleak.attacks.matching.reduction import Reduction, _combined, _span, reduce
 from jgleak.features import FeatureSpace, binary
 from jgleak.federated import fedsgd
 from jgleak.federated.client import node_gradients
@@ -94,6 +94,19 @@ def test_every_map_that_the_features_enter_gets_fewer_columns(lab: Any, first: L
         np.testing.assert_allclose(leaf, found, rtol=1e-3, atol=1e-3 * np.abs(leaf).max())
 
 
+def test_gradients_of_several_kernels_are_combined_as_if_they_stood_beside_each_other() -> None:
+    """Those of three losses and two kernels have 27 columns: each is there, or has a part in each combination."""
+    rng = np.random.default_rng(0)
+    kernels = [rng.normal(size=(3, 50, 5)), rng.normal(size=(3, 50, 4))]
+    whole = np.hstack([loss for kernel in kernels for loss in kernel])
+    np.testing.assert_array_equal(_combined(kernels, 27), whole)
+    fewer = _combined(kernels, 26)
+    mixing = np.linalg.lstsq(whole, fewer, rcond=None)[0]
+    np.testing.assert_allclose(whole @ mixing, fewer, atol=1e-9)
+    assert fewer.shape == (50, 26) and np.abs(mixing).min() > 0
+    assert 0.8 < mixing.std() < 1.2 and np.linalg.matrix_rank(mixing) == 26
+
+
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("rows", [0, 2])
 @pytest.mark.parametrize("columns", [6, 40])
@@ -103,7 +116,7 @@ def test_directions_are_those_of_the_gradient_and_of_the_rows_and_no_more(column
     rng, how = np.random.default_rng(0), Reduction(sketch=20)
     seen = size * rng.normal(size=(50, 3)) @ rng.normal(size=(3, columns))
     beside = rng.normal(size=(rows, 50)) / size if rows else None
-    basis = _span(seen, beside, how)
+    basis = _span(_combined([seen], how.sketch), beside, how)
     assert basis is not None and basis.shape == (50, bucket(3 + rows))
     rank = 3 + rows
     np.testing.assert_allclose(basis[:, :rank].T @ basis[:, :rank], np.eye(rank), atol=1e-9)
