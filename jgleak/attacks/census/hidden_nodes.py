@@ -42,7 +42,7 @@ def hidden(problem: CensusProblem, clock: Clock) -> tuple[Start, ...]:
     has no lines, since its rows are not combinations of the nodes' rows.
     """
     observation, knowledge = problem.seen, problem.knowledge
-    if knowledge.features is not None or knowledge.noise is not None or observation.model.returns_statistics:
+    if knowledge.features is not None or knowledge.noise is not None:
         return ()
     codes, conditions = _vectors(Evidence(observation, knowledge.space))
     whole = _start(problem, codes, conditions)

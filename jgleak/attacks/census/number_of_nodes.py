@@ -17,7 +17,9 @@ import numpy as np
 from jaxtyping import Float
 
 from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.census.hidden_nodes import hidden
 from jgleak.attacks.census.problem import CensusProblem, rounds_of
+from jgleak.attacks.census.row_rank import spanning
 from jgleak.attacks.census.settings import CensusSettings
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.nonnegative import nonnegative
@@ -54,6 +56,8 @@ def number_of_nodes(
     problem = CensusProblem.of(observation, dataclasses.replace(knowledge, n=rounds[-1][-1]), settings)
     tolerances = problem.tolerances.span
     nodes = find_nodes(observation, knowledge, clock=clock, tolerances=tolerances, limits=settings.limits.span)
+    if not spanning(problem, nodes):  # a singular adjacency hides them
+        nodes = next((start.nodes for start in hidden(problem, clock)), nodes)
     for names in (("aggregate",),) if paths[0] != ("norm",) else (("hidden", "aggregate"), ("aggregate",)):
         checks = block_checks(observation, knowledge, 1, names, tolerances)
         if not checks:

@@ -32,7 +32,7 @@ from jgleak.datasets import load
 from jgleak.datasets.molecules import molecule_graph
 from jgleak.features import FeatureSpace, binary, pyg_atoms
 from jgleak.federated import Observation, fedsgd
-from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled, standard
+from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, GINConv, Layer, Pooled, standard
 from jgleak.graph import Graph
 from tests.clocks import HELD as FOREVER
 from tests.library_atoms import described
@@ -108,6 +108,20 @@ def test_a_tree_whose_mixed_rows_are_multiples_of_one_row_is_found() -> None:
     answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=limit)
     assert any(one.isomorphic(graph) for one in answer.graphs)
     assert answer.certificate is not None and DISPROPORTIONATE in answer.certificate.conditions
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("told", [{}, {"n": 6}], ids=["statistics give n", "n known"])
+def test_a_tree_hidden_behind_batch_norm_in_training_mode_is_found(told: dict[str, int]) -> None:
+    """Before a norm in training mode the derivatives add up to zero, which mixed rows of different sizes survive."""
+    layers = tuple(Layer(GINConv(32, bias=True), norm=BatchNorm(training=True)) for _ in range(2))
+    model = GNN(DATA.space.width, layers, Pooled(mlp=MLP((16, 2))))
+    graph = dataclasses.replace(molecule_graph("CC(C)C(C)C"), y=1)
+    observation = fedsgd(model, some_params(model), [graph], DATA.space, loss="ce")
+    knowledge, limit = Knowledge(DATA.space, prior="none", **told), Budget(time_limit=60)
+    answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=limit)
+    assert any(one.isomorphic(graph) for one in answer.graphs)
+    assert answer.certificate is not None and OCCURRING in answer.certificate.conditions
 
 
 def test_every_vector_of_values_that_occur_is_there_and_no_other() -> None:
