@@ -41,13 +41,14 @@ from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.distinct import DIFFER, DROPPED, ONE_GRAPH, differing, distinct, unused
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.local_path import every_step_whole
-from jgleak.attacks.census.number_of_nodes import number_of_nodes
+from jgleak.attacks.census.number_of_nodes import NumberUnknown, number_of_nodes
 from jgleak.attacks.census.prior import resolved
-from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.problem import CensusProblem, rounds_of
 from jgleak.attacks.census.row_rank import unspanned
 from jgleak.attacks.census.search import searchable, searched
 from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
 from jgleak.attacks.census.shares import shares
+from jgleak.attacks.census.small_numbers import small_numbers
 from jgleak.attacks.census.unstated_degrees import degrees_assumed, degrees_unstated
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.noise import described
@@ -145,6 +146,10 @@ def run(
         elif knowledge.space.degree is None and knowledge.noise is None:
             info["reason"] = degrees_unstated(knowledge, settings.limits)
     except (TooManyCandidates, ConditionFailed) as error:
+        if isinstance(error, NumberUnknown) and observation.batch_size == 1:
+            small = _of_small_numbers(settings, observation, knowledge, key, budget, clock)
+            if small is not None:
+                return dataclasses.replace(small, info={**small.info, "seconds": clock.elapsed})
         stop = "no information"
         info["reason"] = str(error)
     if settled is not None:
@@ -161,6 +166,26 @@ def _single(
     if clock.left <= 0:
         return Reconstruction((), None, "time")
     return run(settings, observation, knowledge, key=key, budget=dataclasses.replace(budget, time_limit=clock.left))
+
+
+def _of_small_numbers(
+    settings: CensusSettings,
+    observation: Observation,
+    knowledge: Knowledge,
+    key: Array,
+    budget: Budget,
+    clock: Clock,
+) -> Reconstruction | None:
+    """A graph of few nodes, whose number is tried: all graphs of each, and then the whole census of each."""
+
+    def way(share: float, n: int, clock: Clock) -> Reconstruction:
+        limits = dataclasses.replace(settings.limits, enumeration_share=share)
+        told, within = dataclasses.replace(knowledge, n=n), dataclasses.replace(budget, time_limit=clock.left)
+        return run(dataclasses.replace(settings, limits=limits), observation, told, key=key, budget=within)
+
+    most = min(settings.limits.enumerated_nodes, rounds_of(knowledge, settings.limits)[-1][-1])
+    ways = [partial(way, share) for share in (1.0, settings.limits.enumeration_share)]
+    return small_numbers(ways, range(2, most + 1), clock)
 
 
 class Answer(NamedTuple):

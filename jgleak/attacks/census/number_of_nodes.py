@@ -37,6 +37,10 @@ FITS = 10.0
 """A number of nodes is possible where its misfit is at most this multiple of the smallest one."""
 
 
+class NumberUnknown(ConditionFailed):
+    """The returned statistics do not determine the number of nodes."""
+
+
 def number_of_nodes(
     observation: Observation, knowledge: Knowledge, settings: CensusSettings, clock: Clock, budget: Budget
 ) -> int:
@@ -44,14 +48,14 @@ def number_of_nodes(
     bound, in the first of the census's rounds that has any.
 
     Raises:
-      ConditionFailed: several numbers have, or none has, or the first layer has no norm in training mode or no check
+      NumberUnknown: several numbers have, or none has, or the first layer has no norm in training mode or no check
         before it.
       TooManyCandidates: the input span says too little about nodes.
     """
     layer = observation.model.layers[0]
     paths = [path for path, norm in layer.norms.items() if norm.returns_statistics]
     if not paths:
-        raise ConditionFailed("the first layer returns no statistics that give the number of nodes; set it (--n)")
+        raise NumberUnknown("the first layer returns no statistics that give the number of nodes; set it (--n)")
     rounds = rounds_of(knowledge, settings.limits)
     problem = CensusProblem.of(observation, dataclasses.replace(knowledge, n=rounds[-1][-1]), settings)
     tolerances = problem.tolerances.span
@@ -73,7 +77,7 @@ def number_of_nodes(
             possible = [n for n, off in rests.items() if off <= FITS * best]
             if len(possible) == 1 and best <= EXPLAINED and clock.left > 0:
                 return possible[0]
-    raise ConditionFailed("the returned statistics do not determine the number of nodes; set it (--n)")
+    raise NumberUnknown("the returned statistics do not determine the number of nodes; set it (--n)")
 
 
 def _misfit(

@@ -16,6 +16,7 @@ from jgleak.attacks.census import number_of_nodes as counting
 from jgleak.attacks.census.number_of_nodes import EXPLAINED, FITS, number_of_nodes
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.census.small_numbers import TRIED
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.datasets import load
 from jgleak.features import FeatureSpace, onehot
@@ -70,7 +71,7 @@ def test_the_rounding_of_statistics_is_allowed_for() -> None:
     # few nodes: in some columns the deviation, which rows are divided by, is so small that rounding moves it
     graph, observation = observed("phenol", MODELS["behind GIN"])
     strict = get_attack("census").with_options({"statistics_margin": 1e-6, "enumerated_nodes": 0})
-    assert attacked(observation, graph.n, strict).stop == "nothing assembled"
+    assert not attacked(observation, graph.n, strict).graphs
     found = attacked(observation, graph.n)
     assert found.best.isomorphic(graph) and found.certificate.status == "unique"
 
@@ -85,10 +86,14 @@ def test_the_number_of_nodes_follows_from_the_statistics() -> None:
 
 
 @pytest.mark.long
-def test_where_the_first_layer_has_no_norm_the_number_is_asked_for() -> None:
+def test_where_the_first_layer_has_no_norm_the_number_is_asked_for_or_tried() -> None:
     graph, observation = observed("indole", (Layer(GINConv(48)), gin()[0]))
-    assert "set it (--n)" in attacked(observation, None).info["reason"]
+    tries_none = get_attack("census").with_options({"enumerated_nodes": 0})
+    assert "set it (--n)" in attacked(observation, None, tries_none).info["reason"]
     assert attacked(observation, graph.n).best.isomorphic(graph)
+    tried = attacked(observation, None)
+    assert tried.best.isomorphic(graph) and tried.certificate.status == "at_least_k"
+    assert TRIED.format(graph.n) in tried.certificate.conditions
 
 
 def test_tolerances_allow_for_the_rounding_of_statistics() -> None:

@@ -1,0 +1,76 @@
+"""Numbers of nodes in turn, where statistics do not determine them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from models import some_params
+
+from jgleak import Budget, Knowledge, get_attack
+from jgleak.attacks.attack import Clock, Reconstruction
+from jgleak.attacks.census.number_of_nodes import NumberUnknown, number_of_nodes
+from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.census.small_numbers import TRIED, Single, small_numbers
+from jgleak.attacks.certificate import Certificate
+from jgleak.datasets import load
+from jgleak.datasets.molecules import molecule_graph
+from jgleak.federated import fedsgd
+from jgleak.gnn import GNN, MLP, BatchNorm, GINConv, Layer, Pooled
+from tests.clocks import HELD
+
+CERTIFICATE = Certificate("unique", 1, 5, True, 1e-8, ("the graph is connected",))
+FOUND = Reconstruction((), 1e-8, "match", certificate=CERTIFICATE, info={"attempts": 1})
+NOTHING = Reconstruction((), None, "no candidates")
+
+
+def counting(least: int, asked: list[tuple[int, float]]) -> Single:
+    """A way that finds a graph from some number of nodes on, and writes down its share of an hour."""
+
+    def single(n: int, clock: Clock) -> Reconstruction:
+        asked.append((n, round(clock.left)))
+        return FOUND if n >= least else NOTHING
+
+    return single
+
+
+def test_the_first_number_with_a_graph_is_an_open_list_and_every_number_gets_its_share() -> None:
+    asked: list[tuple[int, float]] = []
+    hour = Budget(time_limit=3600).start()
+    found = small_numbers([counting(9, asked), counting(5, asked)], range(2, 8), hour)
+    assert [n for n, _ in asked] == [2, 3, 4, 5, 6, 7, 2, 3, 4, 5]
+    np.testing.assert_allclose([left for _, left in asked], [3600 / k for k in range(12, 2, -1)], atol=10)
+    assert found is not None and found.info == FOUND.info and found.certificate is not None
+    certificate = found.certificate
+    assert (certificate.status, certificate.n_known, certificate.n_max) == ("at_least_k", False, 5)
+    assert certificate.conditions == (*CERTIFICATE.conditions, TRIED.format(5))
+
+
+def test_nothing_is_found_where_no_number_has_a_graph_and_nothing_begins_late() -> None:
+    asked: list[tuple[int, float]] = []
+    assert small_numbers([counting(9, asked)], range(2, 4), HELD) is None and len(asked) == 2
+    assert small_numbers([counting(2, asked)], range(2, 4), Clock(0.0, 0.0)) is None and len(asked) == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("most", "found"), [(None, True), (6, False)], ids=["any size", "up to 6 nodes"])
+def test_a_molecule_whose_number_of_atoms_no_statistics_give_is_found(most: int | None, found: bool) -> None:
+    """A triol of seven atoms with raw columns: the blocks that pass the checks before the norm have no such moments."""
+    data = load("embedded")
+    space = dataclasses.replace(data.space, mean=None, std=None)
+    layers = tuple(Layer(GINConv(32, bias=True), norm=BatchNorm(training=True)) for _ in range(2))
+    model = GNN(space.width, layers, Pooled(mlp=MLP((16, 2))))
+    graph = dataclasses.replace(molecule_graph("OCC(CO)CO"), y=1)
+    observation = fedsgd(model, some_params(model), [graph], space, loss="ce")
+    limit, knowledge = Budget(time_limit=60 if found else 10), Knowledge(space, prior="none", max_n=most)
+    with pytest.raises(NumberUnknown):
+        number_of_nodes(observation, knowledge, DEFAULTS, limit.start(), limit)
+    answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=limit)
+    assert any(one.isomorphic(graph) for one in answer.graphs) == found
+    if found:
+        assert answer.certificate is not None and answer.certificate.status == "at_least_k"
+        assert TRIED.format(7) in answer.certificate.conditions
+    else:
+        assert not answer.graphs and answer.stop in ("no information", "time")
