@@ -55,6 +55,7 @@ from jgleak.attacks.noise import described
 from jgleak.attacks.options import changed_options, with_options
 from jgleak.attacks.span.binary_features import unread
 from jgleak.attacks.span.leak_points import leak_points
+from jgleak.attacks.span.levels import input_subspace
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.federated.knowledge import Knowledge
@@ -149,7 +150,7 @@ def run(
         if isinstance(error, NumberUnknown) and observation.batch_size == 1:
             small = _of_small_numbers(settings, observation, knowledge, key, budget, clock)
             if small is not None:
-                return dataclasses.replace(small, info={**small.info, "seconds": clock.elapsed})
+                return small
         stop = "no information"
         info["reason"] = str(error)
     if settled is not None:
@@ -176,16 +177,24 @@ def _of_small_numbers(
     budget: Budget,
     clock: Clock,
 ) -> Reconstruction | None:
-    """A graph of few nodes, whose number is tried: all graphs of each, and then the whole census of each."""
+    """A graph of few nodes, whose number is tried: all graphs of each, and then the whole census of each. There are as
+    many nodes as dimensions of their rows show."""
 
     def way(share: float, n: int, clock: Clock) -> Reconstruction:
         limits = dataclasses.replace(settings.limits, enumeration_share=share)
         told, within = dataclasses.replace(knowledge, n=n), dataclasses.replace(budget, time_limit=clock.left)
         return run(dataclasses.replace(settings, limits=limits), observation, told, key=key, budget=within)
 
-    most = min(settings.limits.enumerated_nodes, rounds_of(knowledge, settings.limits)[-1][-1])
-    ways = [partial(way, share) for share in (1.0, settings.limits.enumeration_share)]
-    return small_numbers(ways, range(2, most + 1), clock)
+    span = input_subspace(observation, knowledge)
+    sizes = range(
+        max(2, span.rank if span.informative else 0),
+        min(settings.limits.enumerated_nodes, rounds_of(knowledge, settings.limits)[-1][-1]) + 1,
+    )
+    found = small_numbers([partial(way, share) for share in (1.0, settings.limits.enumeration_share)], sizes, clock)
+    if found is None:
+        return None
+    told = {name: value for name, value in found.info.items() if name != "options"}
+    return dataclasses.replace(found, info={**told, **_options(settings), "seconds": clock.elapsed})
 
 
 class Answer(NamedTuple):

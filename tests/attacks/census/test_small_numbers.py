@@ -11,14 +11,17 @@ from models import some_params
 
 from jgleak import Budget, Knowledge, get_attack
 from jgleak.attacks.attack import Clock, Reconstruction
+from jgleak.attacks.census import census
 from jgleak.attacks.census.number_of_nodes import NumberUnknown, number_of_nodes
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.census.small_numbers import TRIED, Single, small_numbers
 from jgleak.attacks.certificate import Certificate
 from jgleak.datasets import load
 from jgleak.datasets.molecules import molecule_graph
-from jgleak.federated import fedsgd
+from jgleak.features import FeatureSpace
+from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN, MLP, BatchNorm, GINConv, Layer, Pooled
+from jgleak.graph import Graph
 from tests.clocks import HELD
 
 CERTIFICATE = Certificate("unique", 1, 5, True, 1e-8, ("the graph is connected",))
@@ -54,16 +57,39 @@ def test_nothing_is_found_where_no_number_has_a_graph_and_nothing_begins_late() 
     assert small_numbers([counting(2, asked)], range(2, 4), Clock(0.0, 0.0)) is None and len(asked) == 2
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("most", "found"), [(None, True), (6, False)], ids=["any size", "up to 6 nodes"])
-def test_a_molecule_whose_number_of_atoms_no_statistics_give_is_found(most: int | None, found: bool) -> None:
-    """A triol of seven atoms with raw columns: the blocks that pass the checks before the norm have no such moments."""
+def client(smiles: str) -> tuple[Graph, Observation, FeatureSpace]:
+    """A molecule behind a GIN with norms in training mode, and raw columns."""
     data = load("embedded")
     space = dataclasses.replace(data.space, mean=None, std=None)
     layers = tuple(Layer(GINConv(32, bias=True), norm=BatchNorm(training=True)) for _ in range(2))
     model = GNN(space.width, layers, Pooled(mlp=MLP((16, 2))))
-    graph = dataclasses.replace(molecule_graph("OCC(CO)CO"), y=1)
-    observation = fedsgd(model, some_params(model), [graph], space, loss="ce")
+    graph = dataclasses.replace(molecule_graph(smiles), y=1)
+    return graph, fedsgd(model, some_params(model), [graph], space, loss="ce"), space
+
+
+def test_numbers_are_those_from_the_dimensions_of_rows_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, observation, space = client("OCC(CO)CO")
+    rank = int(np.linalg.matrix_rank(space.encode(graph.x)))
+    assert 2 < rank < graph.n
+    tried: list[range] = []
+
+    def none(*_: object) -> int:
+        raise NumberUnknown("nobody knows")
+
+    monkeypatch.setattr(census, "number_of_nodes", none)
+    monkeypatch.setattr(census, "small_numbers", lambda ways, sizes, clock: tried.append(sizes))
+    for most in (None, 20, 5):
+        knowledge = Knowledge(space, max_n=most)
+        answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=Budget(time_limit=60))
+        assert (answer.stop, answer.info["reason"]) == ("no information", "nobody knows")
+    assert tried == [range(rank, 13), range(rank, 13), range(rank, 6)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("most", "found"), [(None, True), (6, False)], ids=["any size", "up to 6 nodes"])
+def test_a_molecule_whose_number_of_atoms_no_statistics_give_is_found(most: int | None, found: bool) -> None:
+    """A triol of seven atoms with raw columns: the blocks that pass the checks before the norm have no such moments."""
+    graph, observation, space = client("OCC(CO)CO")
     limit, knowledge = Budget(time_limit=60 if found else 10), Knowledge(space, prior="none", max_n=most)
     with pytest.raises(NumberUnknown):
         number_of_nodes(observation, knowledge, DEFAULTS, limit.start(), limit)
@@ -72,5 +98,6 @@ def test_a_molecule_whose_number_of_atoms_no_statistics_give_is_found(most: int 
     if found:
         assert answer.certificate is not None and answer.certificate.status == "at_least_k"
         assert TRIED.format(7) in answer.certificate.conditions
+        assert "options" not in answer.info and answer.info["seconds"] <= 60
     else:
         assert not answer.graphs and answer.stop in ("no information", "time")
