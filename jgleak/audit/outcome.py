@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jgleak.attacks.attack import LATE, Reconstruction
 from jgleak.attacks.census.distinct import DIFFER, differing
+from jgleak.attacks.census.small_numbers import TRIED
 from jgleak.attacks.distance import Fit
 from jgleak.features import FeatureSpace
 from jgleak.federated import Knowledge, Observation
@@ -87,6 +88,9 @@ def _shorter(found: Reconstruction, space: FeatureSpace) -> Iterator[str]:
             f"the {len(sizes)} graphs have {sizes[0]} to {sizes[-1]} nodes ({sizes.count(sizes[0])} of them "
             f"{sizes[0]}): where their number or a bound on it is known, --n or --max-n leaves fewer of these"
         )
+    if TRIED.format(sizes[0]) in certificate.conditions:
+        yield "the returned statistics do not determine the number of nodes: if it is known, --n may close the list"
+        return
     differ = sum(map(differing, found.graphs))
     stated = space.degree is not None and not space.edge_classes
     tried = DIFFER in certificate.conditions or found.info.get("notes")  # notes say why it was not used

@@ -13,6 +13,7 @@ import pytest
 from jgleak import Reconstruction
 from jgleak.attacks.attack import LATE
 from jgleak.attacks.census.distinct import DIFFER
+from jgleak.attacks.census.small_numbers import TRIED
 from jgleak.attacks.certificate import Certificate
 from jgleak.audit.outcome import outcome
 from jgleak.datasets import MOLECULE_SPACE
@@ -77,6 +78,8 @@ def test_what_would_leave_fewer_graphs_of_a_list_is_said() -> None:
     assert not said(differ, alike, info={"notes": ["distinct_nodes is not used"]}), "it was asked for"
     (ends,) = said(differ, status="at_least_k")
     assert ends.startswith("the search did not end") and "in 1 of the 1 listed, --distinct-nodes" in ends
+    (number,) = said(differ, status="at_least_k", conditions=(TRIED.format(differ.n),))
+    assert "do not determine the number of nodes" in number and "--n may close the list" in number
     assert said(differ, alike, status="at_least_k") == [ends.replace("1 of the 1", "1 of the 2")]
     assert not said(alike, status="at_least_k") and not said(differ)
     assert not said(differ, status="at_least_k", conditions=(DIFFER,))

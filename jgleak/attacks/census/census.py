@@ -147,12 +147,12 @@ def run(
         elif knowledge.space.degree is None and knowledge.noise is None:
             info["reason"] = degrees_unstated(knowledge, settings.limits)
     except (TooManyCandidates, ConditionFailed) as error:
-        if isinstance(error, NumberUnknown) and observation.batch_size == 1:
+        stop, info["reason"] = "no information", str(error)
+        if isinstance(error, NumberUnknown) and observation.batch_size == 1 and settings.limits.enumerated_nodes:
             small = _of_small_numbers(settings, observation, knowledge, key, budget, clock)
             if small is not None:
                 return small
-        stop = "no information"
-        info["reason"] = str(error)
+            info["reason"] += f"; no graph of up to {settings.limits.enumerated_nodes} nodes was found without it"
     if settled is not None:
         told = {name: value for name, value in info.items() if name != "reason"}  # which is why nothing was found
         return _certified(settled.problem, settled.answer, told, whole, late=clock.left <= 0)
@@ -164,9 +164,10 @@ def _single(
     settings: CensusSettings, knowledge: Knowledge, key: Array, budget: Budget, observation: Observation, clock: Clock
 ) -> Reconstruction:
     """The census of one graph of a batch, within the time that is left."""
-    if clock.left <= 0:
+    left = clock.left
+    if left <= 0:
         return Reconstruction((), None, "time")
-    return run(settings, observation, knowledge, key=key, budget=dataclasses.replace(budget, time_limit=clock.left))
+    return run(settings, observation, knowledge, key=key, budget=dataclasses.replace(budget, time_limit=left))
 
 
 def _of_small_numbers(
@@ -177,17 +178,17 @@ def _of_small_numbers(
     budget: Budget,
     clock: Clock,
 ) -> Reconstruction | None:
-    """A graph of few nodes, whose number is tried: all graphs of each, and then the whole census of each. There are as
-    many nodes as dimensions of their rows show."""
+    """A graph of few nodes, whose number is tried: all graphs of each, and then the whole census of each. There are at
+    least as many nodes as their rows span dimensions, of which the statistics' rounding may show one too many."""
 
     def way(share: float, n: int, clock: Clock) -> Reconstruction:
         limits = dataclasses.replace(settings.limits, enumeration_share=share)
-        told, within = dataclasses.replace(knowledge, n=n), dataclasses.replace(budget, time_limit=clock.left)
+        told, within = dataclasses.replace(knowledge, n=n), dataclasses.replace(budget, time_limit=max(clock.left, 0.0))
         return run(dataclasses.replace(settings, limits=limits), observation, told, key=key, budget=within)
 
-    span = input_subspace(observation, knowledge)
+    span = input_subspace(observation, knowledge, settings.tolerances.span)
     sizes = range(
-        max(2, span.rank if span.informative else 0),
+        max(2, span.rank - 1 if span.informative else 0),
         min(settings.limits.enumerated_nodes, rounds_of(knowledge, settings.limits)[-1][-1]) + 1,
     )
     found = small_numbers([partial(way, share) for share in (1.0, settings.limits.enumeration_share)], sizes, clock)

@@ -61,7 +61,10 @@ def number_of_nodes(
     tolerances = problem.tolerances.span
     nodes = find_nodes(observation, knowledge, clock=clock, tolerances=tolerances, limits=settings.limits.span)
     if not spanning(problem, nodes):  # a singular adjacency hides them
-        nodes = next((start.nodes for start in hidden(problem, clock)), nodes)
+        only = [
+            start.nodes for start in hidden(problem, clock) if start.complete
+        ]  # of several lines none excludes others
+        nodes = only[0] if only else nodes
     for names in (("aggregate",),) if paths[0] != ("norm",) else (("hidden", "aggregate"), ("aggregate",)):
         checks = block_checks(observation, knowledge, 1, names, tolerances)
         if not checks:

@@ -137,7 +137,8 @@ class CensusLimits:
       path_turns: most of these turns; 0: paths stay straight.
       whole_steps: most partial vectors of counts looked at for whole censuses in one of them, a number of nodes each,
       whole_replayed: and most of those whose training is run.
-      enumerated_nodes: largest graph that is enumerated, where counting blocks ends without an answer; 0: none is.
+      enumerated_nodes: largest graph that is enumerated, where counting blocks ends without an answer, and largest
+        number of nodes that is tried, where statistics do not determine it; 0: none is.
       enumeration_share: part of the time that is kept for that, where the graph may be so small.
       bond_orders: most graphs whose bond orders the molecule prior works out.
       solver_rounds: most steps of non-negative least squares, for each unknown (SciPy's default is 3).

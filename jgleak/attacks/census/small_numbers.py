@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from jgleak.attacks.attack import Clock, Reconstruction
 
-TRIED = "the graph has {} nodes, the first number of those tried with which a graph explains the update"
+TRIED = "the graph has {} nodes, the first number of those tried with which a graph was found"
 """The condition of what is found."""
 
 Single = Callable[[int, Clock], Reconstruction]

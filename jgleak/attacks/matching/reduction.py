@@ -115,10 +115,7 @@ def _combined(kernels: list[Num[np.ndarray, "... m _d"]], most: int) -> Float[np
     number = sum(gradient.shape[1] for gradient in gradients)
     if number <= most:
         return np.hstack(gradients).astype(np.float64)
-    mixing = np.random.default_rng(0).standard_normal((number, most))
-    combined, start = np.zeros((gradients[0].shape[0], most)), 0
+    rng, combined = np.random.default_rng(0), np.zeros((gradients[0].shape[0], most))
     for gradient in gradients:
-        stop = start + gradient.shape[1]
-        combined += gradient.astype(np.float64) @ mixing[start:stop]
-        start = stop
+        combined += gradient.astype(np.float64) @ rng.standard_normal((gradient.shape[1], most))
     return combined

@@ -122,6 +122,8 @@ def test_a_tree_hidden_behind_batch_norm_in_training_mode_is_found(n: int | None
     answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=limit)
     assert any(one.isomorphic(graph) for one in answer.graphs)
     assert answer.certificate is not None and OCCURRING in answer.certificate.conditions
+    told = [condition for condition in answer.certificate.conditions if condition.startswith("the graph has 6 nodes")]
+    assert [condition.endswith("have the returned statistics") for condition in told] == ([] if n else [True])
 
 
 def test_every_vector_of_values_that_occur_is_there_and_no_other() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -81,8 +82,25 @@ def test_numbers_are_those_from_the_dimensions_of_rows_to_the_bound(monkeypatch:
     for most in (None, 20, 5):
         knowledge = Knowledge(space, max_n=most)
         answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=Budget(time_limit=60))
-        assert (answer.stop, answer.info["reason"]) == ("no information", "nobody knows")
-    assert tried == [range(rank, 13), range(rank, 13), range(rank, 6)]
+        assert answer.stop == "no information"
+        assert answer.info["reason"] == "nobody knows; no graph of up to 12 nodes was found without it"
+    assert tried == [range(rank - 1, 13), range(rank - 1, 13), range(rank - 1, 6)]
+
+
+def test_a_share_that_is_over_before_it_is_used_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, observation, space = client("OCC(CO)CO")
+    found: list[Reconstruction] = []
+
+    def late(ways: Sequence[Single], sizes: range, clock: Clock) -> None:
+        found.append(ways[0](sizes[-1], Clock(0.0, 0.0)))
+
+    def none(*_: object) -> int:
+        raise NumberUnknown("nobody knows")
+
+    monkeypatch.setattr(census, "number_of_nodes", none)
+    monkeypatch.setattr(census, "small_numbers", late)
+    get_attack("census")(observation, Knowledge(space), key=jax.random.key(1), budget=Budget(time_limit=60))
+    assert [one.stop for one in found] == ["time"]
 
 
 @pytest.mark.long
