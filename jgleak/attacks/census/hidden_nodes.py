@@ -100,7 +100,7 @@ def _vectors(evidence: Evidence) -> tuple[Int[np.ndarray, "T G"], tuple[str, ...
     """All vectors of the values that occur, none where these do not show, and under which conditions.
 
     Mixed rows may all be multiples of one, and with them the gradient's rows of normalised columns: a GIN adds up to
-    ``2 (x_A + x_X)`` and ``x_A + x_X`` on X2A-AX2.
+    ``2 (x_A + x_X)`` and ``x_A + x_X`` on X2A-BX2 with ``A = B``.
     """
     for of_one_direction, conditions in ((False, (OCCURRING,)), (True, (OCCURRING, DISPROPORTIONATE))):
         try:

@@ -79,7 +79,7 @@ def test_a_tree_whose_nodes_are_hidden_is_found(smiles: str, space: FeatureSpace
 
 
 def of_one_direction() -> tuple[Graph, Observation]:
-    """2,3-dimethylbutane, X2A-AX2, behind a GIN: the mixed rows of both kinds of atoms are multiples of one row."""
+    """2,3-dimethylbutane behind a GIN: the mixed rows of both kinds of atoms are multiples of one row."""
     gin = standard(DATA.space.width, "gin", Pooled(mlp=MLP((16, 2))), hidden=32, last_act=True, bias=True)
     graph = dataclasses.replace(molecule_graph("CC(C)C(C)C"), y=1)
     return graph, fedsgd(gin, some_params(gin), [graph], DATA.space, loss="ce")
