@@ -177,8 +177,8 @@ def _check_tree(what: str, tree: Params, expected: Mapping[str, Any], beside: in
         got, want = np.shape(leaves[name]), lead + expected[name].shape
         if got != want:
             raise ValueError(f"{what}: {name!r} has shape {got}, this model has {want}; it belongs to another model")
-        with np.errstate(invalid="ignore"):  # a NaN of 16 bits may warn where it is cast
-            finite = np.all(np.isfinite(np.asarray(leaves[name], dtype=np.float64)))
+        with np.errstate(invalid="ignore"):  # a NaN of 16 bits may warn
+            finite = np.all(np.isfinite(np.asarray(leaves[name])))
         if not finite:
             raise ValueError(f"{what}: {name!r} holds NaN or infinite values; check the client's loss and parameters")
 

@@ -286,7 +286,7 @@ def _hard_distances(recipe: Recipe, clients: list[_Client], answers: list[Answer
         setting, problem, nodes = client.setting, client.problem, found.hard.nodes
         if client.basis is not None and recipe.reduce is not None:
             rows = np.asarray(nodes).reshape(-1, nodes.shape[-1])
-            seen, basis = reduce(client.observation, rows, recipe.reduce)
+            seen, basis = reduce(client.observation, rows, recipe.reduce, before=client.basis)
             dummy = None if recipe.dummy is None else recipe.dummy()
             chosen = {"infer": recipe.infer_labels, "basis": basis, "dummy": dummy, "replay": recipe.replay}
             setting, again = pose(seen, client.knowledge, **chosen)

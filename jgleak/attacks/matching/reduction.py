@@ -45,7 +45,11 @@ class Reduced(NamedTuple):
 
 
 def reduce(
-    observation: Observation, rows: Float[np.ndarray, "k m"] | None = None, how: Reduction = REDUCTION
+    observation: Observation,
+    rows: Float[np.ndarray, "k m"] | None = None,
+    how: Reduction = REDUCTION,
+    *,
+    before: Float[np.ndarray, "m r"] | None = None,
 ) -> Reduced:
     """The same client, seen along the directions of its first layer's gradient.
 
@@ -60,29 +64,31 @@ def reduce(
         they are.
       rows: further rows to span (known features, or a guess to be compared).
       how: what counts as a direction.
+      before: the basis of an earlier reduction of the observation; its directions are taken over.
     """
-    model = observation.model
-    taps = sorted({tap.path: tap for tap in model.input_taps}.values())
-    if not taps or not all(model.trains(*tap.path) for tap in taps):
+    taps = sorted({tap.path: tap for tap in observation.model.input_taps}.values())
+    if not taps or not all(observation.model.trains(*tap.path) for tap in taps):
         return Reduced(observation, None)
-    columns = _combined([np.asarray(tap.of(observation.update)) for tap in taps], how.sketch)
-    basis = _span(columns, rows, how)
+    if before is None:
+        directions = _of_gradients([np.asarray(tap.of(observation.update)) for tap in taps], how)
+    else:
+        directions = before[:, np.any(before, axis=0)]
+    if rows is not None:
+        directions = np.hstack([directions, _beside(directions, rows, how)])
+    basis = _padded(directions)
     if basis is None:
         return Reduced(observation, None)
 
     def narrow(tree: Params) -> Params:
         for tap in taps:
-            kernel = np.matmul(basis.T, np.asarray(tap.of(tree)))
-            tree = _replaced(tree, tap.path, kernel.astype(np.float32))
+            tree = _replaced(
+                tree, tap.path, np.matmul(basis.T.astype(np.float32), np.asarray(tap.of(tree), np.float32))
+            )
         return tree
 
-    smaller = model.clone(in_features=basis.shape[1])
-    return Reduced(
-        dataclasses.replace(
-            observation, model=smaller, params=narrow(observation.params), update=narrow(observation.update)
-        ),
-        basis,
-    )
+    model = observation.model.clone(in_features=basis.shape[1])
+    params, update = narrow(observation.params), narrow(observation.update)
+    return Reduced(dataclasses.replace(observation, model=model, params=params, update=update), basis)
 
 
 def _replaced(tree: Params, path: tuple[str, ...], leaf: np.ndarray) -> dict[str, Any]:
@@ -90,26 +96,43 @@ def _replaced(tree: Params, path: tuple[str, ...], leaf: np.ndarray) -> dict[str
     return {**tree, first: _replaced(tree[first], tuple(rest), leaf) if rest else leaf}
 
 
-def _span(
-    columns: Float[np.ndarray, "m c"], rows: np.ndarray | None, how: Reduction
-) -> Float[np.ndarray, "m r"] | None:
-    parts = [columns / (np.linalg.norm(columns) or 1.0)]
-    if rows is not None:
-        parts.append(rows.T / (np.linalg.norm(rows) or 1.0))
-    left, values, _ = np.linalg.svd(np.hstack(parts), full_matrices=False)
-    rank = int(np.sum(values > how.weakest_direction * values[:1]))
+def _of_gradients(kernels: list[Num[np.ndarray, "... m _d"]], how: Reduction) -> Float[np.ndarray, "m r"]:
+    """Orthonormal directions of the columns of all gradients, from few combinations of them if these leave room.
+
+    They do where combinations have more columns than directions; then further ones have no other directions.
+    """
+    for most in (how.sketch // 4, how.sketch):
+        columns = _combined(kernels, most)
+        left, values, _ = np.linalg.svd(columns, full_matrices=False)
+        rank = int(np.sum(values > how.weakest_direction * values[:1]))
+        if rank < min(most, columns.shape[1]):
+            break
+    return left[:, :rank]
+
+
+def _beside(
+    directions: Float[np.ndarray, "m r"], rows: Float[np.ndarray, "k m"], how: Reduction
+) -> Float[np.ndarray, "m e"]:
+    """Orthonormal directions of rows that orthonormal ``directions`` lack."""
+    rest = rows.T / (np.linalg.norm(rows) or 1.0)
+    for _ in range(2):  # the second time takes what rounding left the first time
+        rest = rest - directions @ (directions.T @ rest)
+    left, values, _ = np.linalg.svd(rest, full_matrices=False)
+    return left[:, values > how.weakest_direction]
+
+
+def _padded(directions: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m s"] | None:
+    """With zeros for few shapes to compile; None where nothing would be won."""
+    rows, rank = directions.shape
     width = bucket(max(rank, 1))
-    if width >= columns.shape[0]:
-        return None
-    basis = np.zeros((columns.shape[0], width))
-    basis[:, :rank] = left[:, :rank]
-    return basis
+    return np.pad(directions, ((0, 0), (0, width - rank))) if width < rows else None
 
 
 def _combined(kernels: list[Num[np.ndarray, "... m _d"]], most: int) -> Float[np.ndarray, "m c"]:
     """The columns of all gradients of all kernels, or ``most`` random combinations of more.
 
-    A hundred gradients of a wide kernel are hundreds of megabytes, so they are combined one by one as they lie.
+    A hundred gradients of a wide kernel are hundreds of megabytes, so they are combined one by one as they lie, in the
+    precision that they have.
     """
     gradients = [gradient for kernel in kernels for gradient in kernel.reshape(-1, *kernel.shape[-2:])]
     number = sum(gradient.shape[1] for gradient in gradients)
@@ -117,5 +140,6 @@ def _combined(kernels: list[Num[np.ndarray, "... m _d"]], most: int) -> Float[np
         return np.hstack(gradients).astype(np.float64)
     rng, combined = np.random.default_rng(0), np.zeros((gradients[0].shape[0], most))
     for gradient in gradients:
-        combined += gradient.astype(np.float64) @ rng.standard_normal((gradient.shape[1], most))
+        mixing = rng.standard_normal((gradient.shape[1], most))
+        combined += gradient @ (mixing.astype(np.float32) if gradient.dtype == np.float32 else mixing)
     return combined

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jgleak.attacks.matching.reduction import Reduction, _combined, _span, reduce
+from jgleak.attacks.matching.reduction import Reduction, _beside, _combined, _of_gradients, _padded, reduce
 from jgleak.features import FeatureSpace, binary
 from jgleak.federated import fedsgd
 from jgleak.federated.client import node_gradients
@@ -110,30 +110,59 @@ def test_gradients_of_several_kernels_are_combined_as_if_they_stood_beside_each_
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("rows", [0, 2])
 @pytest.mark.parametrize("columns", [6, 40])
-def test_directions_are_those_of_the_gradient_and_of_the_rows_and_no_more(columns: int, rows: int, size: float) -> None:
-    """Of a matrix of rank three, and of rows beside it, however long either is; from fewer random combinations where
-    columns are many."""
+@pytest.mark.parametrize("rank", [3, 8])
+def test_directions_are_those_of_the_gradient_and_of_the_rows_and_no_more(
+    rank: int, columns: int, rows: int, size: float
+) -> None:
+    """Of a matrix of few directions, and of rows beside it, however long either is; from fewer random combinations
+    where columns are many: five of them show three directions, not eight."""
     rng, how = np.random.default_rng(0), Reduction(sketch=20)
-    seen = size * rng.normal(size=(50, 3)) @ rng.normal(size=(3, columns))
-    beside = rng.normal(size=(rows, 50)) / size if rows else None
-    basis = _span(_combined([seen], how.sketch), beside, how)
-    assert basis is not None and basis.shape == (50, bucket(3 + rows))
-    rank = 3 + rows
-    np.testing.assert_allclose(basis[:, :rank].T @ basis[:, :rank], np.eye(rank), atol=1e-9)
-    assert not basis[:, rank:].any()
-    for part in (seen, *(() if beside is None else (beside.T,))):
-        np.testing.assert_allclose(basis @ (basis.T @ part), part, atol=1e-8 * np.abs(part).max())
+    seen = size * rng.normal(size=(50, rank)) @ rng.normal(size=(rank, columns))
+    beside = rng.normal(size=(rows, 50)) / size
+    directions = _of_gradients([seen], how)
+    directions = np.hstack([directions, _beside(directions, beside, how)])
+    rank = min(rank, columns) + rows
+    assert directions.shape == (50, rank)
+    np.testing.assert_allclose(directions.T @ directions, np.eye(rank), atol=1e-9)
+    for part in (seen, beside.T):
+        np.testing.assert_allclose(directions @ (directions.T @ part), part, atol=1e-8 * np.abs(part).max(initial=0.0))
+    assert _beside(directions, seen.T, how).shape == (50, 0), "which are spanned already"
 
 
 def test_faint_directions_are_rounding_and_a_basis_is_narrower_than_the_space() -> None:
     rng = np.random.default_rng(0)
     left, right = np.linalg.qr(rng.normal(size=(50, 3)))[0], np.linalg.qr(rng.normal(size=(9, 3)))[0]
     for least, rank in ((1.1e-3, 3), (0.9e-3, 2)):
-        basis = _span(left @ np.diag([1.0, 0.5, least]) @ right.T, None, Reduction(weakest_direction=1e-3))
-        assert basis is not None and int(np.any(basis, axis=0).sum()) == rank
+        how = Reduction(weakest_direction=1e-3)
+        assert _of_gradients([left @ np.diag([1.0, 0.5, least]) @ right.T], how).shape == (50, rank)
+        rows = np.diag([1.0, least]) @ left[:, :2].T
+        assert _beside(left[:, 2:], rows, how).shape == (50, rank - 1)
+    assert _of_gradients([np.zeros((50, 9))], Reduction()).shape == (50, 0)
+    assert _beside(left, np.zeros((4, 50)), Reduction()).shape == (50, 0)
+
+
+def test_a_basis_has_padding_and_is_narrower_than_the_space() -> None:
     slots = bucket(3)
-    narrow = left[:slots]
-    assert _span(narrow @ right.T, None, Reduction()) is None, "nothing would be won"
-    assert _span(np.vstack([narrow, left[-1:]]) @ right.T, None, Reduction()) is not None
-    zeros = _span(np.zeros((50, 9)), None, Reduction())
-    assert zeros is not None and not zeros.any()
+    one = np.eye(slots + 1)[:, :3]
+    assert _padded(one[:slots]) is None, "nothing would be won"
+    basis = _padded(one)
+    assert basis is not None and basis.shape == (slots + 1, slots)
+    np.testing.assert_array_equal(basis[:, :3], one)
+    assert not basis[:, 3:].any()
+    nothing = _padded(np.zeros((50, 0)))
+    assert nothing is not None and nothing.shape == (50, bucket(1)) and not nothing.any()
+
+
+def test_an_earlier_basis_is_taken_over_and_widened(lab: Any) -> None:
+    model = lab.model(in_features=90, conv="gcn", hidden=32, readout="node_scores", bias=True)
+    observation = node_gradients(model, lab.params(model), client(np.arange(11) % 2), WORDS, loss="ce")
+    _, basis = reduce(observation)
+    rows = np.random.default_rng(1).normal(size=(5, 90))
+    anew, (seen, wide) = reduce(observation, rows), reduce(observation, rows, before=basis)
+    assert basis is not None and wide is not None and anew.basis is not None
+    np.testing.assert_array_equal(wide[:, np.any(wide, axis=0)][:, :11], basis[:, np.any(basis, axis=0)])
+    np.testing.assert_allclose(wide @ wide.T, anew.basis @ anew.basis.T, atol=1e-5)
+    first = observation.model.input_taps[0]
+    again = np.matmul(wide.astype(np.float32), np.asarray(first.of(seen.update)))
+    whole = np.asarray(first.of(observation.update))
+    np.testing.assert_allclose(again, whole, atol=1e-6 * np.abs(whole).max())
