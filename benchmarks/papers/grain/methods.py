@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from benchmarks.papers.grain.rivals import NAMES, RIVALS
+from benchmarks.papers.grain.rivals import LBFGS, NAMES, printed_of
 from benchmarks.papers.grain.rows import Row
 from jgleak.audit.specification import Specification
 from jgleak.datasets.moleculenet import TABLES
@@ -17,6 +17,9 @@ MOLECULES = ("embedded", *TABLES)
 
 FREE = ("task", "path", "graphs", "seed", "time_limit")
 """What two runs of one row may differ in; the page names it."""
+
+
+BY_LBFGS = (("optimiser", "lbfgs"),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Method:
         ``auto`` chooses.
       certifies: it lists all graphs that it cannot tell apart, with a certificate.
       baseline: it never looks at the gradient.
+      options: of the attack, where they are not the default.
     """
 
     name: str
@@ -41,15 +45,18 @@ class Method:
     prior: str = "auto"
     certifies: bool = False
     baseline: bool = False
+    options: tuple[tuple[str, str], ...] = ()
 
     def specification(self, row: Row) -> Specification | None:
         """The row's experiment with this attack; how many graphs and how long is left open. None: not run there."""
         if self.prior == "plain" and row.experiment.dataset not in MOLECULES:
             return None
-        if self.name in NAMES and row.name not in RIVALS:
+        if self.name in NAMES + LBFGS and printed_of(row.name, self.name) is None:
             return None
         know = tuple(dict.fromkeys((*row.experiment.know, *self.know)))
-        return dataclasses.replace(row.experiment, attack=self.attack, know=know, prior=self.prior)
+        return dataclasses.replace(
+            row.experiment, attack=self.attack, know=know, prior=self.prior, options=self.options
+        )
 
 
 METHODS = (
@@ -64,6 +71,10 @@ METHODS = (
     Method("dlg-a", "DLG, told the edges", "dlg", ("n", "adjacency")),
     Method("tableak", "TabLeak", "tableak", ("n",)),
     Method("tableak-a", "TabLeak, told the edges", "tableak", ("n", "adjacency")),
+    Method("dlg-lbfgs", "DLG, L-BFGS", "dlg", ("n",), options=BY_LBFGS),
+    Method("dlg-a-lbfgs", "DLG, L-BFGS, told the edges", "dlg", ("n", "adjacency"), options=BY_LBFGS),
+    Method("tableak-lbfgs", "TabLeak, L-BFGS", "tableak", ("n",), options=BY_LBFGS),
+    Method("tableak-a-lbfgs", "TabLeak, L-BFGS, told the edges", "tableak", ("n", "adjacency"), options=BY_LBFGS),
     Method("random", "baseline: random", "random", ("n",), baseline=True),
     Method("empty", "baseline: empty", "empty", ("n",), baseline=True),
     Method("mean-adjacency", "baseline: mean-adjacency", "mean-adjacency", ("n", "auxiliary"), baseline=True),

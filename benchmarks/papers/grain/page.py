@@ -9,7 +9,7 @@ from benchmarks.lib.page import interval, markdown
 from benchmarks.lib.records import Record
 from benchmarks.papers.grain.methods import METHODS, MOLECULES, Method
 from benchmarks.papers.grain.records import RECALL, by_size, printed
-from benchmarks.papers.grain.rivals import NAMES
+from benchmarks.papers.grain.rivals import printed_of
 from benchmarks.papers.grain.rows import SIZES, Row, Sizes
 from jgleak.audit.record import SIZES as CLASSES
 
@@ -24,7 +24,8 @@ Written by `python -m benchmarks.papers.tables grain --write`; do not edit. Rate
 intervals over graphs. *Paper* is what Drencheva et al. (ICLR 2025) print for their own sample of the same data.
 
 - **GRAIN, by jgleak** knows the feature space only, as in the paper; it returns the first graph that matches.
-- **DLG, TabLeak** are told the number of nodes, as in the paper, which optimises by L-BFGS on molecules; ours by Adam.
+- **DLG, TabLeak** are told the number of nodes, as in the paper, which optimises by L-BFGS on
+  molecules and by SGD elsewhere; ours by Adam, or where it is said by L-BFGS.
 - **census** knows the feature space, and the number of nodes where that is said. It lists every graph that explains
   the gradient. By default chemistry decides which of them comes first where nodes are atoms, and structure elsewhere.
   *Ranked by structure*: fewer nodes, shorter cycles, repeated parts first. *Not ranked*: a digest decides, so *FULL* is
@@ -76,7 +77,7 @@ def results(rows: Sequence[Row], records: Sequence[Record], show: Callable[[Reco
             lines.append(("paper", *_paper(row)))
         for method in METHODS:
             if method.name in measured:
-                if method.name in NAMES:
+                if printed_of(row.name, method.name):
                     lines.append((f"paper: {method.title}", *_paper(row, method.name)))
                 r = measured[method.name]
                 gsm0, *means = (show(r["rates"][c]) for c in COLUMNS)
