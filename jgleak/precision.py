@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import or_
 
 import jax
 import numpy as np
@@ -33,8 +35,8 @@ def digits_of(tree: PyTree) -> int:
     if short:
         return min(short)
     with np.errstate(over="ignore"):  # of what is too large for 32 bits no bits are looked at
-        bits = np.concatenate([leaf.astype(np.float32).ravel() for leaf in leaves]).view(np.uint32)
-    used = int(np.bitwise_or.reduce(bits)) if bits.size else 0
+        bits = [leaf.astype(np.float32, copy=False).view(np.uint32) for leaf in leaves]
+    used = reduce(or_, (int(np.bitwise_or.reduce(part, axis=None)) for part in bits), 0)
     return next((digits for digits in sorted(DIGITS.values()) if not used & (2 ** (SINGLE - digits) - 1)), SINGLE)
 
 

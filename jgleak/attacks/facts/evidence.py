@@ -134,11 +134,11 @@ class Evidence:
 
     def kernel(self, update: Params, weights: Params) -> Kernel:
         """A tensor of the update beside its weights, as matrices; gradients side by side stand beside each other."""
-        seen, kept = np.asarray(update, np.float64), np.asarray(weights, np.float64)
+        seen, kept = np.asarray(update), np.asarray(weights, np.float64)
         if self.observation.gradients is not None:
             kept = np.broadcast_to(kept, seen.shape)
             seen, kept = np.moveaxis(seen, 0, 1), np.moveaxis(kept, 0, 1)  # so that rows lie together
-        seen, kept = seen.reshape(seen.shape[0], -1), kept.reshape(kept.shape[0], -1)
+        seen, kept = seen.astype(np.float64, "C").reshape(seen.shape[0], -1), kept.reshape(kept.shape[0], -1)
         return Kernel(seen, kept, self.error(seen, kept))
 
     @cached_property
