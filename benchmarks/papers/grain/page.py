@@ -25,7 +25,7 @@ intervals over graphs. *Paper* is what Drencheva et al. (ICLR 2025) print for th
 
 - **GRAIN, by jgleak** knows the feature space only, as in the paper; it returns the first graph that matches.
 - **DLG, TabLeak** are told the number of nodes, as in the paper, which optimises by L-BFGS on
-  molecules and by SGD elsewhere; ours by Adam, or where it is said by L-BFGS.
+  Tox21 and in its Table 9, and by SGD on networks in its Table 2; ours by Adam, or by L-BFGS where it is said.
 - **census** knows the feature space, and the number of nodes where that is said. It lists every graph that explains
   the gradient. By default chemistry decides which of them comes first where nodes are atoms, and structure elsewhere.
   *Ranked by structure*: fewer nodes, shorter cycles, repeated parts first. *Not ranked*: a digest decides, so *FULL* is

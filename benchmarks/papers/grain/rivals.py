@@ -104,8 +104,6 @@ def _by_lbfgs(*lines: tuple[float, float, float, float, float]) -> Mapping[str, 
 
 
 BY_LBFGS: Mapping[str, Mapping[str, Printed]] = {
-    row: dict(zip(LBFGS, RIVALS[row].values(), strict=True)) for row in ("tox21-gcn", "tox21-gat")
-} | {
     "citeseer-gcn": _by_lbfgs(
         (67.7, 0.0, 0.3, 0.0, 24.8),
         (67.7, 0.0, 0.0, 0.0, 29.9),
@@ -131,9 +129,14 @@ BY_LBFGS: Mapping[str, Mapping[str, Printed]] = {
         (52.6, 68.1, 82.7, 0.0, 254.5),
     ),
 }
-"""Where the paper optimised by L-BFGS: all of Table 2's molecules, and Table 9's ten graphs of networks."""
+"""Table 9, of ten graphs. (That one hundredth of them is exact, for DLG +A on Pokec's GCN, is as printed.)"""
+
+TOX21 = ("tox21-gcn", "tox21-gat")
+"""Rows of ``RIVALS`` where the paper's rivals optimised by L-BFGS, so that ours by L-BFGS stand beside them too."""
 
 
 def printed_of(row: str, attack: str) -> Printed | None:
     """What the paper prints of a rival on a row; None: nothing."""
-    return RIVALS.get(row, {}).get(attack) or BY_LBFGS.get(row, {}).get(attack)
+    if attack in LBFGS and row in TOX21:
+        return RIVALS[row][attack.removesuffix("-lbfgs")]
+    return (BY_LBFGS if attack in LBFGS else RIVALS).get(row, {}).get(attack)

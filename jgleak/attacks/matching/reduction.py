@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ class Reduction:
     """How directions are told from rounding.
 
     Attributes:
-      weakest_direction: directions weaker than this share of the strongest are rounding noise of float32 gradients.
+      weakest_direction: directions weaker than this share of the strongest are rounding noise of float32 gradients; so
+        is what given rows have beside the gradient's directions, where it is less than this share of all rows.
       sketch: random combinations of the gradient's columns that its directions are read from; more nodes than this do
         not fit.
     """
@@ -29,6 +31,9 @@ class Reduction:
 
 REDUCTION = Reduction()
 """The default."""
+
+MORE = 3
+"""How many combinations a loss are made first."""
 
 
 class Reduced(NamedTuple):
@@ -81,9 +86,8 @@ def reduce(
 
     def narrow(tree: Params) -> Params:
         for tap in taps:
-            tree = _replaced(
-                tree, tap.path, np.matmul(basis.T.astype(np.float32), np.asarray(tap.of(tree), np.float32))
-            )
+            kernel = np.matmul(basis.T.astype(np.float32), np.asarray(tap.of(tree), np.float32))
+            tree = _replaced(tree, tap.path, kernel)
         return tree
 
     model = observation.model.clone(in_features=basis.shape[1])
@@ -97,15 +101,17 @@ def _replaced(tree: Params, path: tuple[str, ...], leaf: np.ndarray) -> dict[str
 
 
 def _of_gradients(kernels: list[Num[np.ndarray, "... m _d"]], how: Reduction) -> Float[np.ndarray, "m r"]:
-    """Orthonormal directions of the columns of all gradients, from few combinations of them if these leave room.
+    """Orthonormal directions of the columns of all gradients, or of random combinations of many.
 
-    They do where combinations have more columns than directions; then further ones have no other directions.
+    Combinations show the faint directions where they are at least twice as many, so few are made first: nodes of which
+    a loss is seen are about as many as directions.
     """
-    for most in (how.sketch // 4, how.sketch):
-        columns = _combined(kernels, most)
+    losses = kernels[0].size // math.prod(kernels[0].shape[-2:])
+    for most in dict.fromkeys((min(MORE * losses, how.sketch), how.sketch)):
+        columns = _combined(kernels, how.sketch, most)
         left, values, _ = np.linalg.svd(columns, full_matrices=False)
         rank = int(np.sum(values > how.weakest_direction * values[:1]))
-        if rank < min(most, columns.shape[1]):
+        if columns.shape[1] != most or 2 * rank <= most:
             break
     return left[:, :rank]
 
@@ -128,18 +134,16 @@ def _padded(directions: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m s"] | 
     return np.pad(directions, ((0, 0), (0, width - rank))) if width < rows else None
 
 
-def _combined(kernels: list[Num[np.ndarray, "... m _d"]], most: int) -> Float[np.ndarray, "m c"]:
-    """The columns of all gradients of all kernels, or ``most`` random combinations of more.
+def _combined(kernels: list[Num[np.ndarray, "... m _d"]], whole: int, most: int) -> Float[np.ndarray, "m c"]:
+    """The columns of all gradients of all kernels, or ``most`` random combinations of more than ``whole``.
 
-    A hundred gradients of a wide kernel are hundreds of megabytes, so they are combined one by one as they lie, in the
-    precision that they have.
+    A hundred gradients of a wide kernel are hundreds of megabytes, so they are combined one by one as they lie.
     """
     gradients = [gradient for kernel in kernels for gradient in kernel.reshape(-1, *kernel.shape[-2:])]
     number = sum(gradient.shape[1] for gradient in gradients)
-    if number <= most:
+    if number <= whole:
         return np.hstack(gradients).astype(np.float64)
     rng, combined = np.random.default_rng(0), np.zeros((gradients[0].shape[0], most))
     for gradient in gradients:
-        mixing = rng.standard_normal((gradient.shape[1], most))
-        combined += gradient @ (mixing.astype(np.float32) if gradient.dtype == np.float32 else mixing)
+        combined += gradient.astype(np.float64) @ rng.standard_normal((gradient.shape[1], most))
     return combined

@@ -99,8 +99,8 @@ def test_gradients_of_several_kernels_are_combined_as_if_they_stood_beside_each_
     rng = np.random.default_rng(0)
     kernels = [rng.normal(size=(3, 50, 5)), rng.normal(size=(3, 50, 4))]
     whole = np.hstack([loss for kernel in kernels for loss in kernel])
-    np.testing.assert_array_equal(_combined(kernels, 27), whole)
-    fewer = _combined(kernels, 26)
+    np.testing.assert_array_equal(_combined(kernels, 27, 26), whole)
+    fewer = _combined(kernels, 26, 26)
     mixing = np.linalg.lstsq(whole, fewer, rcond=None)[0]
     np.testing.assert_allclose(whole @ mixing, fewer, atol=1e-9)
     assert fewer.shape == (50, 26) and np.abs(mixing).min() > 0
@@ -114,8 +114,8 @@ def test_gradients_of_several_kernels_are_combined_as_if_they_stood_beside_each_
 def test_directions_are_those_of_the_gradient_and_of_the_rows_and_no_more(
     rank: int, columns: int, rows: int, size: float
 ) -> None:
-    """Of a matrix of few directions, and of rows beside it, however long either is; from fewer random combinations
-    where columns are many: five of them show three directions, not eight."""
+    """Of a matrix of few directions, and of rows beside it, however long either is; from random combinations where
+    columns are many."""
     rng, how = np.random.default_rng(0), Reduction(sketch=20)
     seen = size * rng.normal(size=(50, rank)) @ rng.normal(size=(rank, columns))
     beside = rng.normal(size=(rows, 50)) / size
@@ -153,14 +153,29 @@ def test_a_basis_has_padding_and_is_narrower_than_the_space() -> None:
     assert nothing is not None and nothing.shape == (50, bucket(1)) and not nothing.any()
 
 
+@pytest.mark.parametrize("rank", [28, 29, 30, 31, 45, 59, 60, 61])
+def test_faint_directions_of_many_gradients_are_found_by_few_combinations(rank: int) -> None:
+    """Ten losses get 30 combinations first. As many directions would be told from ill-conditioned mixtures."""
+    rng = np.random.default_rng(rank)
+    left = np.linalg.qr(rng.normal(size=(400, rank)))[0] * np.geomspace(1.0, 1e-5, rank)
+    gradients = (left @ rng.normal(size=(10, rank, 50))).astype(np.float32)
+    directions = _of_gradients([gradients], Reduction())
+    assert directions.shape == (400, rank)
+    rows = left / np.linalg.norm(left, axis=0)
+    beyond = np.linalg.norm(rows - directions @ (directions.T @ rows), axis=0)
+    assert beyond.max() < 0.05, "to single precision, as of all columns"
+    assert beyond[: rank // 2].max() < 1e-4
+
+
 def test_an_earlier_basis_is_taken_over_and_widened(lab: Any) -> None:
     model = lab.model(in_features=90, conv="gcn", hidden=32, readout="node_scores", bias=True)
     observation = node_gradients(model, lab.params(model), client(np.arange(11) % 2), WORDS, loss="ce")
-    _, basis = reduce(observation)
-    rows = np.random.default_rng(1).normal(size=(5, 90))
-    anew, (seen, wide) = reduce(observation, rows), reduce(observation, rows, before=basis)
-    assert basis is not None and wide is not None and anew.basis is not None
-    np.testing.assert_array_equal(wide[:, np.any(wide, axis=0)][:, :11], basis[:, np.any(basis, axis=0)])
+    known, rows = np.random.default_rng(1).normal(size=(2, 5, 90))
+    _, basis = reduce(observation, known)
+    assert basis is not None
+    anew, (seen, wide) = reduce(observation, np.vstack([known, rows])), reduce(observation, rows, before=-basis)
+    assert wide is not None and anew.basis is not None
+    np.testing.assert_array_equal(wide[:, :16], -basis[:, :16])
     np.testing.assert_allclose(wide @ wide.T, anew.basis @ anew.basis.T, atol=1e-5)
     first = observation.model.input_taps[0]
     again = np.matmul(wide.astype(np.float32), np.asarray(first.of(seen.update)))
