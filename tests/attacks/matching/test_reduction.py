@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jgleak.attacks.matching import reduction
 from jgleak.attacks.matching.reduction import Reduction, _beside, _combined, _of_gradients, _padded, reduce
 from jgleak.features import FeatureSpace, binary
 from jgleak.federated import fedsgd
@@ -165,6 +166,27 @@ def test_faint_directions_of_many_gradients_are_found_by_few_combinations(rank: 
     beyond = np.linalg.norm(rows - directions @ (directions.T @ rows), axis=0)
     assert beyond.max() < 0.05, "to single precision, as of all columns"
     assert beyond[: rank // 2].max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("losses", "columns", "rank", "asked"),
+    [(10, 50, 15, [30]), (10, 50, 16, [30, 320]), (10, 32, 30, [30]), (120, 50, 170, [320])],
+)
+def test_no_more_combinations_are_made_than_needed(
+    monkeypatch: pytest.MonkeyPatch, losses: int, columns: int, rank: int, asked: list[int]
+) -> None:
+    """Three a loss, and all where directions are more than half of these; none where the columns fit as they are."""
+    found = []
+
+    def combined(kernels: Any, whole: int, most: int) -> np.ndarray:
+        found.append(most)
+        return _combined(kernels, whole, most)
+
+    monkeypatch.setattr(reduction, "_combined", combined)
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=(400, rank)) @ rng.normal(size=(losses, rank, columns))
+    assert _of_gradients([gradients], Reduction()).shape == (400, rank)
+    assert found == asked
 
 
 def test_an_earlier_basis_is_taken_over_and_widened(lab: Any) -> None:
