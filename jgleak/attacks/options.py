@@ -22,9 +22,9 @@ def from_zero(default: float) -> Any:
     return dataclasses.field(default=default, metadata={"from_zero": True})
 
 
-def choice(names: Iterable[str]) -> Any:
+def choice(names: Iterable[str], default: Any = dataclasses.MISSING) -> Any:
     """A field whose value is one of ``names``."""
-    return dataclasses.field(metadata={"choices": tuple(names)})
+    return dataclasses.field(default=default, metadata={"choices": tuple(names)})
 
 
 def with_options(settings: Settings, options: Mapping[str, str | float]) -> Settings:

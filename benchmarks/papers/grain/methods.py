@@ -21,6 +21,9 @@ FREE = ("task", "path", "graphs", "seed", "time_limit")
 OPTIMISER = (("optimiser", "lbfgs"),)
 """What the paper's rivals use on molecules and in its Table 9; the default here is Adam."""
 
+GLUED = (("distinct_search", "glued"),)
+"""The paper's search where all nodes differ, which is replaced here by another."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Method:
@@ -53,6 +56,8 @@ class Method:
             return None
         if self.name in NAMES + LBFGS and printed_of(row.name, self.name) is None:
             return None
+        if self.options == GLUED and (row.experiment.dataset in MOLECULES or not row.experiment.distinct_nodes):
+            return None
         know = tuple(dict.fromkeys((*row.experiment.know, *self.know)))
         return dataclasses.replace(
             row.experiment, attack=self.attack, know=know, prior=self.prior, options=self.options
@@ -75,6 +80,7 @@ METHODS = (
     Method("dlg-a-lbfgs", "DLG, L-BFGS, told the edges", "dlg", ("n", "adjacency"), options=OPTIMISER),
     Method("tableak-lbfgs", "TabLeak, L-BFGS", "tableak", ("n",), options=OPTIMISER),
     Method("tableak-a-lbfgs", "TabLeak, L-BFGS, told the edges", "tableak", ("n", "adjacency"), options=OPTIMISER),
+    Method("grain-glued", "GRAIN, by the paper's search", "grain", options=GLUED),
     Method("random", "baseline: random", "random", ("n",), baseline=True),
     Method("empty", "baseline: empty", "empty", ("n",), baseline=True),
     Method("mean-adjacency", "baseline: mean-adjacency", "mean-adjacency", ("n", "auxiliary"), baseline=True),

@@ -13,6 +13,7 @@ from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.distance import Fit
 from jgleak.attacks.grain.candidates import find_candidates
 from jgleak.attacks.grain.distinct import reconstruct_distinct
+from jgleak.attacks.grain.glued import reconstruct_glued
 from jgleak.attacks.grain.reconstruct import reconstruct
 from jgleak.attacks.grain.settings import DEFAULTS, GrainSettings
 from jgleak.attacks.node_order import numbered
@@ -64,7 +65,8 @@ def _run(settings: GrainSettings, observation: Observation, knowledge: Knowledge
         if not Fit.of(observation, knowledge.noise).informative:
             raise TooManyCandidates(f"{described(knowledge.noise, observation.rounding)} alone explains the update")
         if knowledge.distinct_nodes:
-            return reconstruct_distinct(observation, knowledge, settings, clock=clock, budget=budget)
+            search = reconstruct_glued if settings.distinct_search == "glued" else reconstruct_distinct
+            return search(observation, knowledge, settings, clock=clock, budget=budget)
         tolerances, limits = settings.tolerances.span, settings.limits.span
         nodes = find_nodes(observation, knowledge, clock=clock, tolerances=tolerances, limits=limits)
     except TooManyCandidates as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jgleak.attacks.node_order import ORDER, OrderSettings
+from jgleak.attacks.options import choice
 from jgleak.attacks.span.settings import LIMITS, TOLERANCES, SpanLimits, SpanTolerances
 
 
@@ -56,10 +57,18 @@ class GrainLimits:
 
 @dataclasses.dataclass(frozen=True)
 class GrainSettings:
-    """What users may change (``--option``)."""
+    """What users may change (``--option``).
+
+    Attributes:
+      tolerances: which differences count as none.
+      limits: where the searches end.
+      distinct_search: how the graph is found where all nodes differ: ``settled``, node by node, each pruning its
+        neighbours' candidates; or ``glued``, block by block, as the paper prints it.
+    """
 
     tolerances: GrainTolerances = GrainTolerances()
     limits: GrainLimits = GrainLimits()
+    distinct_search: str = choice(("settled", "glued"), "settled")
 
 
 DEFAULTS = GrainSettings()

@@ -1,0 +1,111 @@
+"""The paper's search where all nodes differ, against brute force over all graphs of the same degrees."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import combinations
+from typing import Any
+
+import jax
+import networkx as nx
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.grain import glued as module
+from jgleak.attacks.grain.candidates import GrainCandidates
+from jgleak.attacks.grain.glued import Gluer
+from jgleak.attacks.grain.grain import GRAIN
+from jgleak.attacks.span.hops import Nodes
+from jgleak.federated import Knowledge
+from jgleak.graph import Graph
+from tests.attacks.grain.test_build import cut
+from tests.clocks import HELD as FOREVER
+
+GLUED = GRAIN.with_options({"distinct_search": "glued"})
+
+DRAWN = [
+    [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 5)],
+    [(0, 2), (2, 4), (4, 1), (1, 3), (3, 5), (0, 5)],
+    [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (4, 5)],
+    [(0, 4), (0, 2), (4, 2), (2, 3), (3, 1), (1, 5)],
+]
+
+
+def candidates(n: int, drawn: list[list[tuple[int, int]]]) -> GrainCandidates:
+    """All blocks of some graphs on the same nodes, which all differ, with the degrees of the first graph."""
+    ones, twos = cut([Graph(np.arange(n)[:, None], np.array(edges)) for edges in drawn])
+    degrees = np.bincount(np.ravel(drawn[0]), minlength=n)
+    return GrainCandidates(Nodes(np.arange(n)[:, None], np.eye(n), degrees), ones, twos, {})
+
+
+def around(edges: Any, node: int) -> list[int]:
+    return sorted({*sum(edges, ())} and {u + v - node for u, v in edges if node in (u, v)})
+
+
+def block(edges: Any, node: int) -> Any:
+    """A node's neighbours, each with its own."""
+    return tuple((u, tuple(around(edges, u))) for u in around(edges, node))
+
+
+@pytest.mark.parametrize("drawn", [DRAWN[:1], DRAWN[:2], DRAWN[2:3], DRAWN[2:]])
+def test_every_graph_of_the_blocks_is_found(drawn: list[list[tuple[int, int]]]) -> None:
+    found = list(Gluer(candidates(6, drawn), FOREVER).closures())
+    degrees = np.bincount(np.ravel(drawn[0]), minlength=6)
+    blocks = [{block(edges, v) for edges in drawn if len(around(edges, v)) == degrees[v]} for v in range(6)]
+    wanted = set()
+    for edges in combinations(combinations(range(6), 2), 6):
+        shape = nx.Graph(edges)
+        if len(shape) == 6 and nx.is_connected(shape) and all(block(edges, v) in blocks[v] for v in range(6)):
+            wanted.add(frozenset(edges))
+    assert wanted and wanted <= {closed.edges for closed in found}
+    for closed in found:
+        assert np.bincount(np.ravel(list(closed.edges)), minlength=6).tolist() == degrees.tolist()
+        assert sorted(closed.nodes) == list(range(6)) and len(closed.glued) <= 6
+
+
+def test_a_block_that_would_give_a_node_too_many_neighbours_does_not_fit() -> None:
+    """Blocks of two rings do not mix: where a node has both neighbours, no other block adds one."""
+    gluer = Gluer(candidates(6, DRAWN[:2]), FOREVER)
+    assert {closed.edges for closed in gluer.closures()} == {
+        frozenset((min(e), max(e)) for e in edges) for edges in DRAWN[:2]
+    }
+    assert sorted(gluer.largest.nodes) == list(range(6))
+
+
+def test_no_time_no_graph() -> None:
+    gluer = Gluer(candidates(6, DRAWN[:1]), Clock(0.0, 0.0))
+    assert not list(gluer.closures()) and gluer.largest.nodes == ()
+
+
+def test_the_same_graph_as_node_by_node(lab: Any) -> None:
+    hub = lab.graph([0, 1, 2, 3, 1], [(0, 1), (0, 2), (0, 3), (1, 2), (2, 4)])
+    edges = [(0, 1), (0, 2), (0, 3), (1, 4), (1, 5), (2, 6), (2, 3), (2, 5)]
+    knowledge = Knowledge(lab.space, distinct_nodes=True)
+    for truth in (lab.path([0, 2]), lab.ring([0, 1, 2]), hub, lab.graph([0, 1, 2, 3, 0, 1, 2], edges)):
+        observation = lab.observe(lab.model(), truth)
+        for attack in (GRAIN, GLUED):
+            found = attack(observation, knowledge, key=jax.random.key(0), budget=Budget(time_limit=60.0))
+            assert found.stop == "match" and found.best is not None and found.best.isomorphic(truth)
+            assert found.best.y == truth.y and found.info["nodes"] >= truth.n
+        assert found.info["options"] == {"distinct_search": "glued"}
+        assert found.info["graphs_tested"] >= 1 and found.info["blocks"] >= truth.n
+    late = GLUED(observation, knowledge, key=jax.random.key(0), budget=Budget(time_limit=0.0))
+    assert late.stop == "time" and not late.graphs
+
+
+def test_missing_blocks_leave_the_largest_piece(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no graph closes, what was glued so far comes back, with its distance: here a leaf's block alone."""
+    truth = lab.graph([0, 1, 2, 3, 1], [(0, 1), (0, 2), (0, 3), (1, 2), (2, 4)])
+    observation, knowledge = lab.observe(lab.model(), truth), Knowledge(lab.space, distinct_nodes=True)
+
+    def leaves(*given: Any, **bounds: Any) -> Any:
+        found = find_candidates(*given, **bounds)
+        assert found is not None
+        return dataclasses.replace(found, twos=found.twos.keep(found.nodes.degrees[found.twos.kinds] == 1))
+
+    find_candidates = module.find_candidates
+    monkeypatch.setattr(module, "find_candidates", leaves)
+    found = GLUED(observation, knowledge, key=jax.random.key(0))
+    assert found.stop == "exhausted" and found.best is not None and found.best.n == 4
+    assert found.gradient_distance is not None and found.gradient_distance > 1e-3
