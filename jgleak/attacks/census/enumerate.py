@@ -136,8 +136,13 @@ def enumerated(problem: CensusProblem, nodes: Nodes, bounds: Bounds | None, cloc
     whole = problem.most_nodes <= slots
     found, looked, exhausted = list[ExplainingGraph](), _Looked(), whole and nodes.complete
     rank = shown_rank(problem, nodes)
-    stars = {n: _stars(problem, nodes, bounds, (n, rank)) for n in sizes}
+    stars = dict[int, Stars]()
     for n, cycles in _order(sizes):
+        if n not in stars:
+            if clock.left <= 0:
+                looked.cut = True
+                break
+            stars[n] = _stars(problem, nodes, bounds, (n, rank))
         for graphs in _batches(looked, problem, stars[n], (n, cycles), clock):
             first = not found
             found += passing(problem, graphs, slots, clock)
