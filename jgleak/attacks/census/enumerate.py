@@ -138,10 +138,10 @@ def enumerated(problem: CensusProblem, nodes: Nodes, bounds: Bounds | None, cloc
     rank = shown_rank(problem, nodes)
     stars = dict[int, Stars]()
     for n, cycles in _order(sizes):
+        if clock.left <= 0:
+            looked.cut = True
+            break
         if n not in stars:
-            if clock.left <= 0:
-                looked.cut = True
-                break
             stars[n] = _stars(problem, nodes, bounds, (n, rank))
         for graphs in _batches(looked, problem, stars[n], (n, cycles), clock):
             first = not found

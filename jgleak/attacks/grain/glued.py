@@ -3,7 +3,8 @@
 The heuristic overlaps any two nodes with the same features, and glues no block twice. So a partial graph is a set of
 edges between feature vectors; gluing a 2-hop block adds its edges, and cycles close by themselves. The paper leaves
 open which dangling node is next and where the search begins: here the node that came first, and every block in turn,
-in the order of the paper's score.
+in the order of the paper's score. The blocks are those of ``candidates``, whose structure filter asks for a partner at
+every neighbour; and what gives a node more neighbours than its degree says is left out at once.
 """
 
 from __future__ import annotations
@@ -37,39 +38,46 @@ class Partial(NamedTuple):
     glued: frozenset[int]
 
 
+NOTHING = Partial((), frozenset(), frozenset())
+"""Before the first block."""
+
+
 class Gluer:
     """The depth-first search over one client's blocks.
 
     Args:
       candidates: nodes and blocks that passed the span checks.
+      most: largest number of nodes.
       clock: ends the search.
 
     Attributes:
       largest: the partial graph with most nodes so far.
     """
 
-    def __init__(self, candidates: GrainCandidates, clock: Clock) -> None:
+    def __init__(self, candidates: GrainCandidates, most: float, clock: Clock) -> None:
         ones, twos = candidates.ones, candidates.twos
-        self.degrees, self.clock = candidates.nodes.degrees.tolist(), clock
-        self.blocks = [
-            (int(ones.roots[centre]), _edges(ones.roots.tolist(), ones.neighbours, int(centre), around))
-            for centre, around in zip(twos.roots.tolist(), twos.neighbours, strict=True)
-        ]
-        self.order = np.argsort(block_order(candidates), kind="stable").tolist()
-        self.largest = Partial((), frozenset(), frozenset())
+        self.degrees, self.most, self.clock = candidates.nodes.degrees.tolist(), most, clock
+        self.vectors = np.unique(candidates.nodes.codes, axis=0, return_inverse=True)[1].ravel().tolist()
+        self.blocks, self.around = list[Edges](), dict[int, list[int]]()
+        roots = ones.roots.tolist()
+        for place in np.argsort(block_order(candidates), kind="stable").tolist():
+            centre = int(twos.roots[place])
+            edges = _edges(roots, ones.neighbours, (centre, *twos.neighbours[place]))
+            if edges is not None:
+                self.around.setdefault(roots[centre], []).append(len(self.blocks))
+                self.blocks.append(edges)
+        self.largest = NOTHING
 
     def closures(self) -> Iterator[Partial]:
-        """Every finished graph, from the best block on; blocks that were tried are not begun with again."""
-        for start in self.order:
-            first = self._glue(Partial((), frozenset(), frozenset()), start)
+        """Finished graphs, from every block in turn."""
+        for block, centre in sorted((block, centre) for centre, blocks in self.around.items() for block in blocks):
+            first = self._glue(NOTHING, block, centre)
             if first is not None:
                 yield from self._search(first)
             if self.clock.left <= 0:
                 return
 
     def _search(self, partial: Partial) -> Iterator[Partial]:
-        if self.clock.left <= 0:
-            return
         if len(partial.nodes) > len(self.largest.nodes):
             self.largest = partial
         missing = self._missing(partial.edges)
@@ -77,21 +85,25 @@ class Gluer:
         if dangling is None:
             yield partial
             return
-        for block in self.order:
-            if self.blocks[block][0] == dangling and block not in partial.glued:
-                grown = self._glue(partial, block)
-                if grown is not None:
-                    yield from self._search(grown)
+        for block in self.around.get(dangling, []):
+            if self.clock.left <= 0:
+                return
+            grown = None if block in partial.glued else self._glue(partial, block, dangling)
+            if grown is not None:
+                yield from self._search(grown)
 
-    def _glue(self, partial: Partial, block: int) -> Partial | None:
-        """The graph with one more block; None where a node would get more neighbours than its degree says."""
-        centre, edges = self.blocks[block]
+    def _glue(self, partial: Partial, block: int, centre: int) -> Partial | None:
+        """The graph with one more block; None where a node would get more neighbours than its degree says, where two
+        nodes would be the same, or where there would be too many."""
+        edges = self.blocks[block]
         together = partial.edges | edges
         missing = self._missing(together)
-        if any(missing[node] < 0 for edge in edges for node in edge):
+        nodes = tuple(dict.fromkeys((*partial.nodes, centre, *(node for edge in sorted(edges) for node in edge))))
+        if len(nodes) > self.most or len({self.vectors[node] for node in nodes}) < len(nodes):
             return None
-        nodes = dict.fromkeys((*partial.nodes, centre, *(node for edge in sorted(edges) for node in edge)))
-        return Partial(tuple(nodes), together, partial.glued | {block})
+        if any(missing[node] < 0 for node in nodes):
+            return None
+        return Partial(nodes, together, partial.glued | {block})
 
     def _missing(self, edges: Edges) -> list[int]:
         """Of every node, how many neighbours are not there yet."""
@@ -102,9 +114,12 @@ class Gluer:
         return missing
 
 
-def _edges(roots: list[int], around: tuple[tuple[int, ...], ...], centre: int, neighbours: tuple[int, ...]) -> Edges:
-    """Edges of a 2-hop block between rows of ``Nodes``: of its centre, and of the centre's neighbours."""
-    pairs = [(roots[kind], other) for kind in (centre, *neighbours) for other in around[kind]]
+def _edges(roots: list[int], around: tuple[tuple[int, ...], ...], kinds: tuple[int, ...]) -> Edges | None:
+    """Edges of a 2-hop block between rows of ``Nodes``: of its centre and the centre's neighbours, which are ``kinds``.
+    None where a node would be its own neighbour, or twice another's."""
+    if any(len({roots[kind], *around[kind]}) <= len(around[kind]) for kind in kinds):
+        return None
+    pairs = [(roots[kind], other) for kind in kinds for other in around[kind]]
     return frozenset((min(pair), max(pair)) for pair in pairs)
 
 
@@ -112,31 +127,41 @@ def reconstruct_glued(
     observation: Observation, knowledge: Knowledge, settings: GrainSettings, *, clock: Clock, budget: Budget
 ) -> Reconstruction:
     """GRAIN for graphs whose nodes all differ, by the paper's search; the arguments are those of
-    ``reconstruct_distinct``."""
+    ``reconstruct_distinct``. "exhausted" says that this search ended, not that there is no graph: nodes in another
+    order may close others."""
     tolerances, limits = settings.tolerances.span, settings.limits.span
     nodes = find_nodes(observation, knowledge, clock=clock, tolerances=tolerances, limits=limits)
     bounds = {"clock": clock, "budget": budget, "settings": settings}
     candidates = find_candidates(observation, knowledge, nodes, levels=(1, 2), grown={}, **bounds)
+    info = {"nodes": int(nodes.degrees.size)} if candidates is None else candidates.info
     if candidates is None or candidates.twos.size == 0:
-        return Reconstruction((), None, "no candidates", info={"nodes": int(nodes.degrees.size)})
-    gluer, most = Gluer(candidates, clock), Fit.of(observation, knowledge.noise).most
+        stop = "time" if clock.left <= 0 else "no candidates"
+        return Reconstruction((), None, stop, info={**info, "seconds": clock.elapsed})
+    known, fits = knowledge.n, Fit.of(observation, knowledge.noise).most
+    gluer = Gluer(candidates, known or knowledge.max_n or np.inf, clock)
     best: tuple[float, Graph] | None = None
-    stop, tested = "exhausted", set[Edges]()
+    stop, tested = "exhausted", set[tuple[frozenset[int], Edges]]()
     for closed in gluer.closures():
-        if closed.edges in tested:
+        key = frozenset(closed.nodes), closed.edges
+        if key in tested or known not in (None, len(closed.nodes)):
             continue
-        tested.add(closed.edges)
-        distance, graph = _compared(observation, knowledge, candidates, closed, most)
+        tested.add(key)
+        distance, graph = _compared(observation, knowledge, candidates, closed, fits)
         if best is None or distance < best[0]:
             best = distance, graph
-        if distance <= most:
+        if distance <= fits:
             stop = "match"
             break
     if stop != "match" and clock.left <= 0:
         stop = "time"
-    info = {**candidates.info, "graphs_tested": len(tested), "seconds": clock.elapsed}
-    distance, graph = best or _compared(observation, knowledge, candidates, gluer.largest, most)
-    return Reconstruction((graph,), distance, stop, info=info)
+    if best is None and gluer.largest.nodes:
+        best = _compared(observation, knowledge, candidates, gluer.largest, fits)
+    info = {**info, "graphs_tested": len(tested), "seconds": clock.elapsed}
+    return (
+        Reconstruction((), None, stop, info=info)
+        if best is None
+        else Reconstruction((best[1],), best[0], stop, info=info)
+    )
 
 
 def _compared(

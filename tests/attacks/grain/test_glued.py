@@ -19,7 +19,7 @@ from jgleak.attacks.grain.grain import GRAIN
 from jgleak.attacks.span.hops import Nodes
 from jgleak.federated import Knowledge
 from jgleak.graph import Graph
-from tests.attacks.grain.test_build import cut
+from tests.attacks.grain.test_build import blocks, cut
 from tests.clocks import HELD as FOREVER
 
 GLUED = GRAIN.with_options({"distinct_search": "glued"})
@@ -50,13 +50,13 @@ def block(edges: Any, node: int) -> Any:
 
 @pytest.mark.parametrize("drawn", [DRAWN[:1], DRAWN[:2], DRAWN[2:3], DRAWN[2:]])
 def test_every_graph_of_the_blocks_is_found(drawn: list[list[tuple[int, int]]]) -> None:
-    found = list(Gluer(candidates(6, drawn), FOREVER).closures())
+    found = list(Gluer(candidates(6, drawn), 6, FOREVER).closures())
     degrees = np.bincount(np.ravel(drawn[0]), minlength=6)
-    blocks = [{block(edges, v) for edges in drawn if len(around(edges, v)) == degrees[v]} for v in range(6)]
+    around_each = [{block(edges, v) for edges in drawn if len(around(edges, v)) == degrees[v]} for v in range(6)]
     wanted = set()
     for edges in combinations(combinations(range(6), 2), 6):
         shape = nx.Graph(edges)
-        if len(shape) == 6 and nx.is_connected(shape) and all(block(edges, v) in blocks[v] for v in range(6)):
+        if len(shape) == 6 and nx.is_connected(shape) and all(block(edges, v) in around_each[v] for v in range(6)):
             wanted.add(frozenset(edges))
     assert wanted and wanted <= {closed.edges for closed in found}
     for closed in found:
@@ -66,7 +66,7 @@ def test_every_graph_of_the_blocks_is_found(drawn: list[list[tuple[int, int]]]) 
 
 def test_a_block_that_would_give_a_node_too_many_neighbours_does_not_fit() -> None:
     """Blocks of two rings do not mix: where a node has both neighbours, no other block adds one."""
-    gluer = Gluer(candidates(6, DRAWN[:2]), FOREVER)
+    gluer = Gluer(candidates(6, DRAWN[:2]), 6, FOREVER)
     assert {closed.edges for closed in gluer.closures()} == {
         frozenset((min(e), max(e)) for e in edges) for edges in DRAWN[:2]
     }
@@ -74,8 +74,37 @@ def test_a_block_that_would_give_a_node_too_many_neighbours_does_not_fit() -> No
 
 
 def test_no_time_no_graph() -> None:
-    gluer = Gluer(candidates(6, DRAWN[:1]), Clock(0.0, 0.0))
-    assert not list(gluer.closures()) and gluer.largest.nodes == ()
+    gluer = Gluer(candidates(6, DRAWN[:1]), 6, Clock(0.0, 0.0))
+    assert not list(gluer.closures()) and len(gluer.largest.nodes) == 5, "a 2-hop block of a ring"
+
+
+def test_no_larger_graph_than_allowed() -> None:
+    gluer = Gluer(candidates(6, DRAWN[:1]), 5, FOREVER)
+    assert not list(gluer.closures()) and len(gluer.largest.nodes) == 5
+
+
+def test_no_node_is_its_own_neighbour_or_twice_another_s() -> None:
+    """The filter lists such blocks too, where the check is weak: here a pair of nodes of degree 2."""
+    ones = blocks({(0, (0, 0)), (0, (1, 1)), (1, (0, 0))})
+    twos = blocks({(0, (0, 0)), (1, (2, 2)), (2, (1, 1))})
+    nodes = Nodes(np.arange(2)[:, None], np.eye(2), np.array([2, 2]))
+    assert not list(Gluer(GrainCandidates(nodes, ones, twos, {}), 6, FOREVER).closures())
+
+
+def test_no_feature_vector_occurs_twice() -> None:
+    """Where no feature states the degree, a vector is there once for every degree: here both ends of a path."""
+    ones, twos = cut([Graph(np.arange(3)[:, None], np.array([(0, 1), (1, 2)]))])
+    for codes, found in (([0, 1, 2], 1), ([0, 1, 0], 0)):
+        nodes = Nodes(np.array(codes)[:, None], np.eye(3), np.array([1, 2, 1]))
+        closed = {one.edges for one in Gluer(GrainCandidates(nodes, ones, twos, {}), 6, FOREVER).closures()}
+        assert len(closed) == found
+
+
+def test_single_nodes_are_told_apart() -> None:
+    ones, twos = blocks({(0, ()), (1, ())}), blocks({(0, ()), (1, ())})
+    nodes = Nodes(np.arange(2)[:, None], np.eye(2), np.array([0, 0]))
+    closed = list(Gluer(GrainCandidates(nodes, ones, twos, {}), 6, FOREVER).closures())
+    assert [one.nodes for one in closed] == [(0,), (1,)]
 
 
 def test_the_same_graph_as_node_by_node(lab: Any) -> None:
