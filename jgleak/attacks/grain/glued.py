@@ -1,10 +1,11 @@
 """The paper's own search where all nodes differ (GRAIN, Algorithms 4 and 8 with the uniqueness heuristic).
 
 The heuristic overlaps any two nodes with the same features, and glues no block twice. So a partial graph is a set of
-edges between feature vectors; gluing a 2-hop block adds its edges, and cycles close by themselves. The paper leaves
-open which dangling node is next and where the search begins: here the node that came first, and every block in turn,
-in the order of the paper's score. The blocks are those of ``candidates``, whose structure filter asks for a partner at
-every neighbour; and what gives a node more neighbours than its degree says is left out at once.
+edges between feature vectors; gluing a 2-hop block adds its edges, after which its centre dangles no more, and cycles
+close by themselves. The paper leaves open which dangling node is next and where the search begins: here the node that
+came first, and every block in turn, in the order of the paper's score. The blocks are those of ``candidates``, whose
+structure filter asks for a partner at every neighbour; and what gives a node more neighbours than its degree says is
+left out at once.
 """
 
 from __future__ import annotations
@@ -30,15 +31,13 @@ Edges = frozenset[tuple[int, int]]
 
 
 class Partial(NamedTuple):
-    """A graph under construction, or a finished one: its nodes in the order in which they came, its edges, and the
-    blocks that were glued."""
+    """A graph under construction, or a finished one: its nodes in the order in which they came, and its edges."""
 
     nodes: tuple[int, ...]
     edges: Edges
-    glued: frozenset[int]
 
 
-NOTHING = Partial((), frozenset(), frozenset())
+NOTHING = Partial((), frozenset())
 """Before the first block."""
 
 
@@ -88,7 +87,7 @@ class Gluer:
         for block in self.around.get(dangling, []):
             if self.clock.left <= 0:
                 return
-            grown = None if block in partial.glued else self._glue(partial, block, dangling)
+            grown = self._glue(partial, block, dangling)
             if grown is not None:
                 yield from self._search(grown)
 
@@ -103,7 +102,7 @@ class Gluer:
             return None
         if any(missing[node] < 0 for node in nodes):
             return None
-        return Partial(nodes, together, partial.glued | {block})
+        return Partial(nodes, together)
 
     def _missing(self, edges: Edges) -> list[int]:
         """Of every node, how many neighbours are not there yet."""
@@ -157,11 +156,9 @@ def reconstruct_glued(
     if best is None and gluer.largest.nodes:
         best = _compared(observation, knowledge, candidates, gluer.largest, fits)
     info = {**info, "graphs_tested": len(tested), "seconds": clock.elapsed}
-    return (
-        Reconstruction((), None, stop, info=info)
-        if best is None
-        else Reconstruction((best[1],), best[0], stop, info=info)
-    )
+    if best is None:
+        return Reconstruction((), None, stop, info=info)
+    return Reconstruction((best[1],), best[0], stop, info=info)
 
 
 def _compared(
