@@ -188,9 +188,9 @@ class CensusCandidates:
 
     def _conic(self, start: Start, attempt: Attempt) -> Levels | None:
         """Candidates of the blocks that the last convolutions' gradients are made of (``conic``)."""
-        model, most = self.problem.observation.model, self.limits.conic_blocks
-        last, nodes = model.depth - 1, start.nodes
-        if not last or self.problem.knowledge.noise is not None or model.returns_statistics:
+        most, nodes = self.limits.conic_blocks, start.nodes
+        last = self.problem.observation.model.depth - 1
+        if not last or self.problem.knowledge.noise is not None:
             return None
         chosen = next(self._chosen(attempt, nodes))
         hops = self._grown(nodes, chosen[: last - 1])

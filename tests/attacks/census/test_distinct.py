@@ -17,7 +17,7 @@ from models import flat
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.census import census as run_module
 from jgleak.attacks.census import distinct as module
-from jgleak.attacks.census import row_rank
+from jgleak.attacks.census import one_graph, row_rank
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
@@ -221,9 +221,9 @@ def open_beside(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Reco
                 raise counted
             return Attempted(levels, None, counted, 6)
 
-        monkeypatch.setattr(run_module, "distinct", lambda *_: ((module.DIFFER, "settled"), settled))
-        monkeypatch.setattr(run_module, "counted", attempted)
-        monkeypatch.setattr(run_module, "_taken_again", lambda *args: args[2])
+        monkeypatch.setattr(one_graph, "distinct", lambda *_: ((module.DIFFER, "settled"), settled))
+        monkeypatch.setattr(one_graph, "counted", attempted)
+        monkeypatch.setattr(one_graph, "taken_again", lambda *args: args[2])
         knowledge = Knowledge(lab.space, distinct_nodes=True, max_n=6)
         update = lab.observe(lab.model(), lab.path([0, 1]))
         census = CENSUS.with_options({"enumerated_nodes": "0"})
@@ -286,7 +286,7 @@ def test_an_assumption_that_is_left_or_not_used_is_said(lab: Any, monkeypatch: p
         CENSUS.with_options({"enumerated_nodes": "0"}),
         lab.path([0, 1]),
     )
-    monkeypatch.setattr(run_module, "distinct", lambda *_: ((), nothing))
+    monkeypatch.setattr(one_graph, "distinct", lambda *_: ((), nothing))
     monkeypatch.setattr(run_module, "reconstructed", lambda *_, **__: Reconstruction((), None, "time"))
     monkeypatch.setattr(CensusCandidates, "attempts", lambda *_: ())
 

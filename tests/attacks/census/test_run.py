@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +12,14 @@ import jax
 import pytest
 
 from jgleak.attacks.attack import MORE_CONDITIONS, OUT_OF_TIME, Budget, Clock, Reconstruction
-from jgleak.attacks.census import census
+from jgleak.attacks.census import answers, census, one_graph
+from jgleak.attacks.census.answers import Answer
+from jgleak.attacks.census.arithmetic import Exact
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.certify import Certified
+from jgleak.attacks.census.one_graph import _OneGraph
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.certificate import Certificate
@@ -63,25 +67,29 @@ class Run:
         self.small, self.searchable, self.results = False, False, {"small": NONE, "random": NONE}
         self.problem = object.__new__(CensusProblem)
         knowledge, seen = Knowledge(space, max_n=9), SimpleNamespace(local=None)
-        self.problem.__dict__.update(knowledge=knowledge, settings=DEFAULTS, fit=Fit(fit, 10), seen=seen)
+        self.problem.__dict__.update(
+            knowledge=knowledge, settings=DEFAULTS, fit=Fit(fit, 10), seen=seen, arithmetic=Exact(DEFAULTS)
+        )
         self.candidates = bare()
         self.candidates.start, self.candidates.__dict__["enumerable"] = START, (START,)
         graph = found(1).graphs[0].graph
         certified = Certified((graph,), 1e-7, Certificate("unique", 1, 9, False, 1e-7))
         stubs = {
-            "_problem": lambda *_: self.problem,
-            "CensusCandidates": self._begun,
             "counted": self._counted,
-            "_taken_again": self._again,
-            "_enumerated": self._enumerated,
-            "_searched": self._searched,
+            "taken_again": self._again,
+            "small_graphs": self._small,
+            "random_graphs": self._random,
             "searchable": lambda _: self.searchable,
             "may_be_small": lambda _, nodes: self.small and nodes is NODES,
             "unspanned": lambda *_: None,
-            "certify": lambda _, conditions, answer, most, __: certified,
         }
         for name, stub in stubs.items():
-            monkeypatch.setattr(census, name, stub)
+            monkeypatch.setattr(one_graph, name, stub)
+        candidates = cached_property(self._begun)
+        candidates.__set_name__(_OneGraph, "candidates")
+        monkeypatch.setattr(_OneGraph, "candidates", candidates)
+        monkeypatch.setattr(census, "_problem", lambda *_: self.problem)
+        monkeypatch.setattr(answers, "certify", lambda _, conditions, answer, most, __: certified)
         monkeypatch.setattr(CensusCandidates, "attempts", self._levels)
         monkeypatch.setattr(Budget, "start", lambda budget: Passing(0.0, budget.time_limit))
 
@@ -93,8 +101,8 @@ class Run:
         knowledge, budget = self.problem.knowledge, Budget(time_limit=100.0)
         return census.run(DEFAULTS, observation, knowledge, key=jax.random.key(0), budget=budget)
 
-    def _begun(self, _: Any, clock: Clock, __: Any) -> CensusCandidates:
-        self.began.append(("candidates", round(clock.seconds, 6)))
+    def _begun(self, search: _OneGraph) -> CensusCandidates:
+        self.began.append(("candidates", round(search.counting.seconds, 6)))
         return self.candidates
 
     def _levels(self, clock: Clock) -> Iterator[Levels]:
@@ -114,15 +122,15 @@ class Run:
         Passing.gone = max(Passing.gone, self.last)
         return attempted
 
-    def _enumerated(self, _: Any, __: Any, clock: Clock, unsolved: Sequence[Attempted]) -> tuple[census.Answer, Any]:
+    def _small(self, _: Any, __: Any, clock: Clock, unsolved: Sequence[Attempted]) -> tuple[Answer, Any]:
         self.began.append(("small", round(clock.seconds, 6)))
         self.unsolved[:] = unsolved
         Passing.gone = max(Passing.gone, self.last)
-        return census.Answer((), self.results["small"], 4), {"enumerated": 7}
+        return Answer((), self.results["small"], 4), {"enumerated": 7}
 
-    def _searched(self, _: Any, __: Any, clock: Clock) -> tuple[census.Answer, dict[str, Any]]:
+    def _random(self, _: Any, __: Any, clock: Clock) -> tuple[Answer, dict[str, Any]]:
         self.began.append(("random", round(clock.seconds, 6)))
-        return census.Answer((), self.results["random"], 4), {"rounds": 3}
+        return Answer((), self.results["random"], 4), {"rounds": 3}
 
 
 def attempted(graphs: int = 0, levels: Levels = LEVELS, solved: bool = True, exhausted: bool = True) -> Attempted:
@@ -264,7 +272,7 @@ def test_the_reason_is_what_is_known_to_be_lacking(monkeypatch: pytest.MonkeyPat
         some.candidates.given_up = ["given up"] if given_up else []
         reason = some().info.get("reason")
         assert reason is None if wanted is None else str(reason).startswith(wanted)
-    monkeypatch.setattr(census, "unspanned", lambda *_: "dimensions")
+    monkeypatch.setattr(one_graph, "unspanned", lambda *_: "dimensions")
     assert some().info["reason"] == "dimensions"
 
 
@@ -292,10 +300,10 @@ def test_a_list_without_graphs_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
     some = Run(monkeypatch, attempted(1))
     some.problem.__dict__["knowledge"] = Knowledge(STATED, max_n=9, distinct_nodes=True)
     asked = list[float]()
-    monkeypatch.setattr(census, "unused", lambda *_: None)
-    for result, notes in ((NONE, [census.DROPPED]), (AnonymitySet(exhausted=False), [census.DROPPED])):
+    monkeypatch.setattr(one_graph, "unused", lambda *_: None)
+    for result, notes in ((NONE, [one_graph.DROPPED]), (AnonymitySet(exhausted=False), [one_graph.DROPPED])):
         monkeypatch.setattr(
-            census, "distinct", lambda _, __, clock, ___, result=result: asked.append(clock.seconds) or ((), result)
+            one_graph, "distinct", lambda _, __, clock, ___, result=result: asked.append(clock.seconds) or ((), result)
         )
         assert some().info["notes"] == notes and some.began[-1][0] == "again"
     assert asked == [pytest.approx(72.0)] * 2
@@ -310,7 +318,7 @@ def test_a_complete_list_of_graphs_whose_nodes_differ_is_the_answer(monkeypatch:
         Passing.gone = 95.0
         return (), found(1)
 
-    monkeypatch.setattr(census, "distinct", distinct)
+    monkeypatch.setattr(one_graph, "distinct", distinct)
     made = some()
     assert made.stop == "match" and "reason" not in made.info and [name for name, _ in some.began] == ["candidates"]
 
@@ -323,7 +331,7 @@ def test_an_open_list_of_graphs_whose_nodes_differ_has_no_reason_for_what_was_no
         some = Run(monkeypatch, attempted(solved=False))
         some.problem.__dict__["knowledge"] = Knowledge(STATED, max_n=9, distinct_nodes=True)
         some.candidates.given_up, some.passes = ["given up"], [gone]
-        monkeypatch.setattr(census, "distinct", lambda *_: ((), found(1, exhausted=False)))
+        monkeypatch.setattr(one_graph, "distinct", lambda *_: ((), found(1, exhausted=False)))
         made = some()
         assert made.stop == "match" and made.info.get("reason") == reason and made.info["attempts"] == 1
 

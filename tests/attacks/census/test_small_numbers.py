@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -14,12 +13,12 @@ from jgleak import Budget, Knowledge, get_attack
 from jgleak.attacks.attack import Clock, Reconstruction
 from jgleak.attacks.census import census
 from jgleak.attacks.census.number_of_nodes import NumberUnknown, number_of_nodes
-from jgleak.attacks.census.settings import DEFAULTS
-from jgleak.attacks.census.small_numbers import TRIED, Single, small_numbers
+from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
+from jgleak.attacks.census.small_numbers import TRIED, Single, of_small_numbers
 from jgleak.attacks.certificate import Certificate
 from jgleak.datasets import load
 from jgleak.datasets.molecules import molecule_graph
-from jgleak.features import FeatureSpace
+from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN, MLP, BatchNorm, GINConv, Layer, Pooled
 from jgleak.graph import Graph
@@ -30,22 +29,36 @@ FOUND = Reconstruction((), 1e-8, "match", certificate=CERTIFICATE, info={"attemp
 NOTHING = Reconstruction((), None, "no candidates")
 
 
-def counting(least: int, asked: list[tuple[int, float]]) -> Single:
-    """A way that finds a graph from some number of nodes on, and writes down its share of an hour."""
+SPACE = FeatureSpace((onehot("kind", range(3)),))
+SHARE = 0.25
+SETTINGS = dataclasses.replace(DEFAULTS, limits=dataclasses.replace(DEFAULTS.limits, enumeration_share=SHARE))
+Asked = list[tuple[float, int | None, int]]
+"""The share that is kept for small graphs, the number of nodes, and the seconds."""
 
-    def single(n: int, clock: Clock) -> Reconstruction:
-        asked.append((n, round(clock.left)))
-        return FOUND if n >= least else NOTHING
+
+def found_from(least: dict[float, int], asked: Asked) -> Single:
+    """A census that finds a graph from some number of nodes on, by the share that is kept for small graphs."""
+
+    def single(settings: CensusSettings, knowledge: Knowledge, clock: Clock) -> Reconstruction:
+        share, n = settings.limits.enumeration_share, knowledge.n
+        asked.append((share, n, round(clock.left)))
+        assert n is not None and knowledge.max_n == 20 and knowledge.space is SPACE
+        return FOUND if n >= least[share] else NOTHING
 
     return single
 
 
+def tried(least: dict[float, int], asked: Asked, sizes: range, clock: Clock) -> Reconstruction | None:
+    return of_small_numbers(found_from(least, asked), sizes, SETTINGS, Knowledge(SPACE, max_n=20), clock)
+
+
 def test_the_first_number_with_a_graph_is_an_open_list_and_every_number_gets_its_share() -> None:
-    asked: list[tuple[int, float]] = []
-    hour = Budget(time_limit=3600).start()
-    found = small_numbers([counting(9, asked), counting(5, asked)], range(2, 8), hour)
-    assert [n for n, _ in asked] == [2, 3, 4, 5, 6, 7, 2, 3, 4, 5]
-    np.testing.assert_allclose([left for _, left in asked], [3600 / k for k in range(12, 2, -1)], atol=10)
+    """All numbers are tried by enumeration alone, then with the share that the settings say."""
+    asked: Asked = []
+    found = tried({1.0: 9, SHARE: 5}, asked, range(2, 8), Budget(time_limit=3600).start())
+    assert [n for _, n, _ in asked] == [2, 3, 4, 5, 6, 7, 2, 3, 4, 5]
+    assert [share for share, _, _ in asked] == 6 * [1.0] + 4 * [SHARE]
+    np.testing.assert_allclose([left for *_, left in asked], [3600 / k for k in range(12, 2, -1)], atol=10)
     assert found is not None and found.info == FOUND.info and found.certificate is not None
     certificate = found.certificate
     assert (certificate.status, certificate.n_known, certificate.n_max) == ("at_least_k", False, 5)
@@ -53,9 +66,10 @@ def test_the_first_number_with_a_graph_is_an_open_list_and_every_number_gets_its
 
 
 def test_nothing_is_found_where_no_number_has_a_graph_and_nothing_begins_late() -> None:
-    asked: list[tuple[int, float]] = []
-    assert small_numbers([counting(9, asked)], range(2, 4), HELD) is None and len(asked) == 2
-    assert small_numbers([counting(2, asked)], range(2, 4), Clock(0.0, 0.0)) is None and len(asked) == 2
+    asked: Asked = []
+    never, at_once = {1.0: 9, SHARE: 9}, {1.0: 2, SHARE: 2}
+    assert tried(never, asked, range(2, 4), HELD) is None and len(asked) == 4
+    assert tried(at_once, asked, range(2, 4), Clock(0.0, 0.0)) is None and len(asked) == 4
 
 
 def client(smiles: str) -> tuple[Graph, Observation, FeatureSpace]:
@@ -68,37 +82,39 @@ def client(smiles: str) -> tuple[Graph, Observation, FeatureSpace]:
     return graph, fedsgd(model, some_params(model), [graph], space, loss="ce"), space
 
 
-def test_numbers_are_those_from_the_dimensions_of_rows_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, observation, space = client("OCC(CO)CO")
-    rank = int(np.linalg.matrix_rank(space.encode(graph.x)))
-    assert 2 < rank < graph.n
-    tried: list[range] = []
-
+def nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> int:
         raise NumberUnknown("nobody knows")
 
     monkeypatch.setattr(census, "number_of_nodes", none)
-    monkeypatch.setattr(census, "small_numbers", lambda ways, sizes, clock: tried.append(sizes))
-    for most in (None, 20, 5):
-        knowledge = Knowledge(space, max_n=most)
-        answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=Budget(time_limit=60))
+
+
+def test_numbers_are_those_from_the_dimensions_of_rows_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the reason names the numbers that were tried, if any was."""
+    graph, observation, space = client("OCC(CO)CO")
+    rank = int(np.linalg.matrix_rank(space.encode(graph.x)))
+    assert 2 < rank < graph.n
+    asked: list[range] = []
+    nobody_knows(monkeypatch)
+    monkeypatch.setattr(census, "of_small_numbers", lambda _, sizes, *__: asked.append(sizes))
+    for most, limit, last in ((None, 12, 12), (20, 12, 12), (5, 12, 5), (20, 0, None)):
+        attack = get_attack("census").with_options({"enumerated_nodes": limit})
+        answer = attack(observation, Knowledge(space, max_n=most), key=jax.random.key(1), budget=Budget(60.0))
         assert answer.stop == "no information"
-        assert answer.info["reason"] == "nobody knows; no graph of up to 12 nodes was found without it"
-    assert tried == [range(rank - 1, 13), range(rank - 1, 13), range(rank - 1, 6)]
+        tail = "" if last is None else f"; no graph of up to {last} nodes was found without it"
+        assert answer.info["reason"] == "nobody knows" + tail
+    assert asked == [range(rank - 1, 13), range(rank - 1, 13), range(rank - 1, 6)]
 
 
 def test_a_share_that_is_over_before_it_is_used_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     _, observation, space = client("OCC(CO)CO")
     found: list[Reconstruction] = []
 
-    def late(ways: Sequence[Single], sizes: range, clock: Clock) -> None:
-        found.append(ways[0](sizes[-1], Clock(0.0, 0.0)))
+    def late(single: Single, sizes: range, settings: CensusSettings, knowledge: Knowledge, _: Clock) -> None:
+        found.append(single(settings, dataclasses.replace(knowledge, n=sizes[-1]), Clock(0.0, 0.0)))
 
-    def none(*_: object) -> int:
-        raise NumberUnknown("nobody knows")
-
-    monkeypatch.setattr(census, "number_of_nodes", none)
-    monkeypatch.setattr(census, "small_numbers", late)
+    nobody_knows(monkeypatch)
+    monkeypatch.setattr(census, "of_small_numbers", late)
     get_attack("census")(observation, Knowledge(space), key=jax.random.key(1), budget=Budget(time_limit=60))
     assert [one.stop for one in found] == ["time"]
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import MORE_CONDITIONS, OUT_OF_TIME, Budget
-from jgleak.attacks.census import assemble, attempted, census, receptive_field
+from jgleak.attacks.census import answers, assemble, attempted, fewer_conditions, receptive_field
 from jgleak.attacks.census import candidates as candidates_module
+from jgleak.attacks.census.answers import Answer
 from jgleak.attacks.census.arithmetic import Exact
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, ExplainingGraph, Growing
 from jgleak.attacks.census.attempted import Attempted, counted, excludes_others
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
-from jgleak.attacks.census.census import Answer
 from jgleak.attacks.census.certify import Certified
 from jgleak.attacks.census.equations import equations
 from jgleak.attacks.census.problem import CensusProblem
@@ -85,8 +85,10 @@ def test_an_answer_under_fewer_conditions_replaces_or_refutes_the_first_one(
     found = of(*(graphs[name] for name in again if name != "cut"), exhausted="cut" not in again)
     weaker = dataclasses.replace(levels, conditions=("weaker",))
     asked = list[Levels]()
-    monkeypatch.setattr(census, "counted", lambda _, some, __: asked.append(some) or Attempted(some, None, found, 7))
-    answer = census._wider(problem, first, weaker, FOREVER)
+    monkeypatch.setattr(
+        fewer_conditions, "counted", lambda _, some, __: asked.append(some) or Attempted(some, None, found, 7)
+    )
+    answer = fewer_conditions._wider(problem, first, weaker, FOREVER)
     assert asked == [weaker]
     names = {graph.canonical_form(): name for name, graph in graphs.items()}
     assert "".join(sorted(names[one.form] for one in answer.found.graphs)) == listed
@@ -99,12 +101,12 @@ def test_what_is_the_same_is_not_counted_again(
     problem: CensusProblem, levels: Levels, lab: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = Attempted(levels, None, of(lab.path([0, 1])), 9)
-    monkeypatch.setattr(census, "counted", lambda *_: pytest.fail("counted again"))
-    assert census._wider(problem, answer, None, FOREVER) is answer
-    assert census._wider(problem, answer, dataclasses.replace(levels), FOREVER) is answer
+    monkeypatch.setattr(fewer_conditions, "counted", lambda *_: pytest.fail("counted again"))
+    assert fewer_conditions._wider(problem, answer, None, FOREVER) is answer
+    assert fewer_conditions._wider(problem, answer, dataclasses.replace(levels), FOREVER) is answer
     other = dataclasses.replace(levels, nodes=dataclasses.replace(levels.nodes))
     with pytest.raises(pytest.fail.Exception, match="counted again"):
-        census._wider(problem, answer, other, FOREVER)
+        fewer_conditions._wider(problem, answer, other, FOREVER)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +131,9 @@ def test_who_ran_out_of_time_is_told_what_for(
 ) -> None:
     certificate = Certificate("unique", 1, 9, False, 1e-7)
     graph = lab.path([0, 1])
-    monkeypatch.setattr(census, "certify", lambda *_: Certified((graph,), 1e-7, certificate))
-    answer = Answer((), of(graph, exhausted=exhausted), 9)
-    made = census._certified(problem, answer, {"attempts": 3}, FOREVER, late=late, again=again)
+    monkeypatch.setattr(answers, "certify", lambda *_: Certified((graph,), 1e-7, certificate))
+    answer = Answer((), of(graph, exhausted=exhausted), 9, late, again)
+    made = answers.certified(problem, answer, {"attempts": 3}, FOREVER)
     assert made.info.get("reason") == reason and made.info["attempts"] == 3 and made.info["seconds"] >= 0
     assert (made.graphs, made.gradient_distance, made.stop, made.certificate) == ((graph,), 1e-7, "match", certificate)
 
@@ -142,7 +144,7 @@ def test_the_time_that_a_wider_search_lacked_is_noted(
     """Where there was one at all; the weakest checks are for what is exhausted alone."""
     ended, wider = Budget(time_limit=0.0).start(), dataclasses.replace(levels, conditions=("wider",))
     weaker = dataclasses.replace(levels, conditions=("weaker",))
-    monkeypatch.setattr(census, "counted", lambda _, some, __: Attempted(some, None, of(lab.path([0, 1])), 9))
+    monkeypatch.setattr(fewer_conditions, "counted", lambda _, some, __: Attempted(some, None, of(lab.path([0, 1])), 9))
 
     class Candidates(CensusCandidates):
         def __init__(self, degrees: Levels | None, weakest: Levels | None) -> None:
@@ -157,7 +159,7 @@ def test_the_time_that_a_wider_search_lacked_is_noted(
     def taken(degrees: Levels | None, weakest: Levels | None, clock: Any, exhausted: bool = True) -> tuple[Any, bool]:
         some = Candidates(degrees, weakest)
         first = Attempted(levels, None, of(lab.path([0, 1]), exhausted=exhausted), 9)
-        found = census._taken_again(problem, some, first, clock)
+        found = fewer_conditions.taken_again(problem, some, first, clock)
         return found.levels.conditions, some.hurried
 
     assert taken(None, None, ended) == (levels.conditions, False)

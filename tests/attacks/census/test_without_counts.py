@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Clock
-from jgleak.attacks.census import census
+from jgleak.attacks.census import census, without_counts
+from jgleak.attacks.census.answers import Answer
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.candidates import Levels
@@ -75,12 +76,12 @@ class Enumerated:
             self.until.append(round(clock.seconds, -1))
             return self.results.pop(0)
 
-        monkeypatch.setattr(census, "searchable", lambda _: searchable)
-        monkeypatch.setattr(census, "enumerated", enumerated)
-        monkeypatch.setattr(census, "may_be_small", lambda _, nodes: nodes.complete)
-        monkeypatch.setattr(census, "shares", lambda _, levels, __, clock: (levels, round(clock.seconds, -1)))
+        monkeypatch.setattr(without_counts, "searchable", lambda _: searchable)
+        monkeypatch.setattr(without_counts, "enumerated", enumerated)
+        monkeypatch.setattr(without_counts, "may_be_small", lambda _, nodes: nodes.complete)
+        monkeypatch.setattr(without_counts, "shares", lambda _, levels, __, clock: (levels, round(clock.seconds, -1)))
         clock = Clock(time.monotonic(), 1000.0)
-        self.answer, self.facts = census._enumerated(some or problem(), candidates, clock, last or [])
+        self.answer, self.facts = without_counts.small_graphs(some or problem(), candidates, clock, last or [])
 
 
 def test_bounds_from_the_last_equations_are_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,14 +132,16 @@ def test_a_random_search_begins_with_the_nodes_of_small_graphs(monkeypatch: pyte
     asked = list[Any]()
     for levels, conditions in ((None, ()), (LEVELS, LEVELS.conditions)):
         result = levels, found(1), {"rounds": 3}
-        monkeypatch.setattr(census, "searched", lambda _, nodes, __, result=result: asked.append(nodes) or result)
-        answer, facts = census._searched(problem(max_n=7), candidates, Clock(0.0, 1.0))
+        monkeypatch.setattr(
+            without_counts, "searched", lambda _, nodes, __, result=result: asked.append(nodes) or result
+        )
+        answer, facts = without_counts.random_graphs(problem(max_n=7), candidates, Clock(0.0, 1.0))
         assert answer.conditions == conditions and answer.most == 7 and facts == {"rounds": 3}
         assert len(answer.found.graphs) == 1
     assert all(nodes is NODES for nodes in asked)
     candidates.__dict__["enumerable"] = ()
-    answer, facts = census._searched(problem(), candidates, Clock(0.0, 1.0))
-    assert answer == ((), AnonymitySet(exhausted=False), 0) and facts == {} and len(asked) == 2
+    answer, facts = without_counts.random_graphs(problem(), candidates, Clock(0.0, 1.0))
+    assert answer == Answer((), AnonymitySet(exhausted=False), 0) and facts == {} and len(asked) == 2
 
 
 def test_who_needs_the_number_of_nodes_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
