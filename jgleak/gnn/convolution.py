@@ -78,6 +78,11 @@ class Convolution(Precise):
         """Number ``K`` of edge classes that it tells apart; 0: to it, edges are alike."""
         return 0
 
+    @property
+    def weighs_by_degree(self) -> bool:
+        """True where the term that a neighbour adds depends on the neighbour's own degree."""
+        return False
+
     @nn.nowrap
     def kernel(self, rows: str) -> str | None:
         """The name of the first kernel that such rows enter (``Tap.rows``), where there is one."""

@@ -34,6 +34,10 @@ class GCNConv(Convolution):
     def taps(self) -> tuple[Tap, ...]:
         return Tap(("kernel",), "own"), Tap(("kernel",), "mixed")
 
+    @property
+    def weighs_by_degree(self) -> bool:
+        return self.normalise
+
     @nn.nowrap
     def mixing(self, adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
         """``S``; rows and columns of padding are 0."""

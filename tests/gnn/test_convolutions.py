@@ -339,3 +339,18 @@ def test_large_attention_scores_stay_finite(graph_of: Any, params_of: Any, quick
 def test_heads_must_divide_a_concatenated_width(params_of: Any) -> None:
     with pytest.raises(ValueError, match="features: width 5 is not divisible by 2 heads"):
         GATConv(5, heads=2).check()
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_whether_a_neighbour_is_weighed_by_its_own_degree(name: str, params_of: Any, graph_of: Any) -> None:
+    conv = CONVOLUTIONS[name]
+    x, a, _ = graph_of(5, SLOTS, WIDTH, 1, of=conv)
+    params = params_of(conv, SLOTS, WIDTH, seed=1)
+    _, projected, degrees, _ = stars(conv, params, x, a)
+
+    @precise
+    def terms(degrees: Array) -> Array:
+        return conv.bind({"params": params}).star_terms(projected[0], degrees[0], projected, degrees)[1]
+
+    changed = np.array([degrees[0], *(degrees[1:] + 2.0)], np.float32)
+    assert bool(np.any(np.abs(terms(degrees) - terms(changed))[1:] > 1e-3)) == conv.weighs_by_degree

@@ -19,6 +19,7 @@ from jgleak.attacks.census.checks import Chosen
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.row_rank import ROUNDING, all_shown, scaled
 from jgleak.attacks.census.screen import TOGETHER, passing
+from jgleak.attacks.span.any_degree import SETTLING, applies, joined, settle_any_degree, vectors
 from jgleak.attacks.span.distinct import Board, completions, graph_of, settle
 from jgleak.attacks.span.hops import Nodes
 from jgleak.graph import Graph
@@ -27,9 +28,6 @@ from jgleak.plural import counted
 CHECKS, WEAKER = ("node", "hidden", "readout"), ("aggregate",)
 """The checks of a node's neighbourhood, and those of nodes around which none passes: a singular adjacency can hide
 their own rows, while mixed ones stay inside the span."""
-
-SETTLING = 0.8
-"""Share of the time for the checks; the rest is for comparing graphs."""
 
 DEPENDENT = 1e-5
 """Coefficients of a row by others below this are zero: rows are encoded codes, exact to rounding (``ROUNDING``)."""
@@ -50,8 +48,11 @@ ONE_GRAPH = "distinct_nodes was not used: it is for an update of one graph"
 def unused(problem: CensusProblem, candidates: CensusCandidates) -> str | None:
     """Why this search cannot run, or None."""
     said = "distinct_nodes was not used: it needs "
-    if problem.knowledge.space.degree is None:
-        return f"{said}a feature that states the number of neighbours ('degree' of the schema)"
+    if problem.knowledge.space.degree is None and not applies(problem.seen, problem.knowledge):
+        return (
+            f"{said}a feature that states the number of neighbours ('degree' of the schema), or a convolution in which "
+            "that of a neighbour does not count"
+        )
     if candidates.start.nodes.classes > 1:
         return f"{said}edges of one class"
     if not candidates.checks_of(CHECKS, 1):
@@ -77,6 +78,8 @@ def distinct(
     nodes, found, conditions = candidates.start.nodes, AnonymitySet(exhausted=False), ()
     if unused(problem, candidates) is not None:
         return conditions, found
+    if applies(problem.seen, problem.knowledge):
+        return _any_degree(problem, candidates, clock, budget)
     sure = _occurring(problem, nodes)
     if sure:
         part = clock if nodes.certain else clock.part(0.5)
@@ -101,8 +104,8 @@ def _settled(
         _settle(board, weak, *search)
     conditions = *_conditions(strong, hidden), *_conditions(weak * bool(hidden), _hidden(board))
     graphs, whole, compared = list[ExplainingGraph](), board.occurring is not None, 0
-    joined = (graph_of(board, edges) for edges in completions(board, clock))
-    for some in _together(graph for graph in joined if _possible(problem, graph)):
+    joins = (graph_of(board, edges) for edges in completions(board, clock))
+    for some in _together(graph for graph in joins if _possible(problem, graph)):
         compared += len(some)
         graphs += passing(problem, some, max(graph.n for graph in some), clock)
         if len(graphs) > limits.listed or clock.left <= 0:
@@ -111,6 +114,22 @@ def _settled(
     whole &= start.complete and not (unsettled and board.absent)
     found = AnonymitySet(tuple(graphs[: limits.listed]), whole, partials=compared)
     return (DIFFER, *start.conditions, *conditions), found.likely(problem.fit)
+
+
+def _any_degree(
+    problem: CensusProblem, candidates: CensusCandidates, clock: Clock, budget: Budget
+) -> tuple[tuple[str, ...], AnonymitySet]:
+    """The same where features state no degree: an open list, since around settled nodes larger neighbourhoods are not
+    tried."""
+    chosen, knowledge = candidates.checks_of(CHECKS, 1), problem.knowledge
+    checks, board = [named.check for named in chosen], Board(vectors(candidates.start.nodes, knowledge.space))
+    part = clock.part(SETTLING)
+    settle_any_degree(board, problem.observation, knowledge, checks, problem.limits.span, part, budget)
+    joins = (graph_of(board, edges) for edges in joined(board, clock, connected=True))
+    parts = _together(graph for graph in joins if _possible(problem, graph))
+    found = (passing(problem, some, max(graph.n for graph in some), clock) for some in parts)
+    graphs = AnonymitySet(tuple(next(filter(None, found), ())), exhausted=False)
+    return (DIFFER, *candidates.start.conditions, *_conditions(chosen, 0)), graphs.likely(problem.fit)
 
 
 def _occurring(problem: CensusProblem, nodes: Nodes) -> frozenset[int]:
@@ -144,11 +163,11 @@ def _conditions(chosen: Chosen, hidden: int) -> Iterator[str]:
 
 
 def _possible(problem: CensusProblem, graph: Graph) -> bool:
-    """True for a connected graph of a known size whose nodes have the degrees that they state."""
+    """True for a connected graph of a known size whose nodes have the degrees that they state, if they state any."""
     knowledge = problem.knowledge
     fits = knowledge.n in (None, graph.n) and graph.n <= (knowledge.max_n or graph.n)
     stated = knowledge.space.degrees(graph.x)
-    return fits and graph.connected and stated is not None and np.array_equal(graph.degree, stated)
+    return fits and graph.connected and (stated is None or np.array_equal(graph.degree, stated))
 
 
 def _together(graphs: Iterator[Graph]) -> Iterator[list[Graph]]:

@@ -9,6 +9,7 @@ from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.distance import Fit, gradient_distances
 from jgleak.attacks.grain.candidates import CHECKS
 from jgleak.attacks.grain.settings import GrainSettings
+from jgleak.attacks.span.any_degree import SETTLING, applies, joined, settle_any_degree, vectors
 from jgleak.attacks.span.distinct import Board, completions, graph_of, settle
 from jgleak.attacks.span.levels import block_checks, find_nodes
 from jgleak.federated.knowledge import Knowledge
@@ -27,11 +28,17 @@ def reconstruct_distinct(
     tolerances, limits = settings.tolerances.span, settings.limits.span
     nodes = find_nodes(observation, knowledge, clock=clock, tolerances=tolerances, limits=limits)
     seconds_nodes = clock.elapsed
-    board = Board(nodes)
     checks = block_checks(observation, knowledge, 1, CHECKS, tolerances)
-    checked = settle(board, observation, checks, limits, clock, budget)
+    if applies(observation, knowledge):
+        board = Board(vectors(nodes, knowledge.space))
+        checked = settle_any_degree(board, observation, knowledge, checks, limits, clock.part(SETTLING), budget)
+        joins = joined(board, clock, knowledge.connected)
+    else:
+        board = Board(nodes)
+        checked = settle(board, observation, checks, limits, clock, budget)
+        joins = completions(board, clock)
     info: dict[str, Any] = {
-        "nodes": int(nodes.degrees.size),
+        "nodes": int(board.nodes.degrees.size),
         "settled": len(board.settled),
         "one_hop_checked": checked,
         "seconds_nodes": seconds_nodes,
@@ -41,7 +48,7 @@ def reconstruct_distinct(
         return Reconstruction((), None, "no candidates", info=info)
     best: tuple[float, Graph] | None = None
     stop, tests, most = "exhausted", 0, Fit.of(observation, knowledge.noise).most
-    for edges in completions(board, clock):
+    for edges in joins:
         graph = graph_of(board, edges)
         tests += 1
         distance, label = gradient_distances(observation, knowledge.space, [graph], most)[0]

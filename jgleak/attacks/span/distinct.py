@@ -115,7 +115,7 @@ def settle(
         board.tried[v] = tuple(frozenset(row) for row in found.neighbours)
         if len(board.tried[v]) == 1:
             board.settled[v] = board.tried[v][0]
-            _narrow(board)
+            narrow(board)
     return checked
 
 
@@ -134,7 +134,7 @@ def _fewest(board: Board, waiting: Collection[int], clock: Clock) -> tuple[int, 
     return None if best is None else best[1:]
 
 
-def _narrow(board: Board) -> None:
+def narrow(board: Board) -> None:
     """Settle nodes with several candidates where the settled nodes exclude all but one."""
     changed = True
     while changed:

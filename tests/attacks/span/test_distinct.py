@@ -13,7 +13,7 @@ import pytest
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span import distinct as module
 from jgleak.attacks.span.combinations import Slot, total
-from jgleak.attacks.span.distinct import Board, _narrow, completions, graph_of
+from jgleak.attacks.span.distinct import Board, completions, graph_of, narrow
 from jgleak.attacks.span.filter import FoundBlocks
 from jgleak.attacks.span.hops import Nodes
 from jgleak.attacks.span.ranges import Unsearched
@@ -66,7 +66,7 @@ def test_what_the_others_leave_one_candidate_is_settled_and_settles_more() -> No
     """Three pairs: 1 and 3 are one, so 0 belongs to 2, and 4, which is looked at before 0, to 5."""
     known = board((1,) * 6, {1: frozenset({3}), 3: frozenset({1})})
     known.tried.update({4: (frozenset({0}), frozenset({5})), 0: (frozenset({1}), frozenset({2})), 5: ()})
-    _narrow(known)
+    narrow(known)
     assert known.settled == {1: {3}, 3: {1}, 0: {2}, 4: {5}}
     assert known.tried == {4: ({5},), 0: ({2},), 5: ()}
 
@@ -74,7 +74,7 @@ def test_what_the_others_leave_one_candidate_is_settled_and_settles_more() -> No
 def test_several_candidates_that_nothing_contradicts_stay() -> None:
     known = board((1,) * 4, {})
     known.tried[0] = (frozenset({1}), frozenset({2}))
-    _narrow(known)
+    narrow(known)
     assert not known.settled and known.tried == {0: ({1}, {2})}
 
 
