@@ -111,7 +111,7 @@ ROWS: tuple[Row, ...] = (
         "CiteSeer, GAT, degree not a feature",
         "Table 4",
         Printed(59.7, 42.7, 43.2, 32.0),
-        replace(CITESEER, model="gat", degree=False),
+        replace(CITESEER, model="gat", degree=False, seed=1),  # `grain` without degrees was developed on seed 0
     ),
     Row(
         "citeseer-gat-no-heuristic",

@@ -12,6 +12,10 @@ The stages of a search for one graph (``one_graph``), in the order in which they
 6. ``certify`` orders the graphs by the priors (``prior``, ``structure_prior``, ``neighbourhood_prior``), and states
    what the search proves.
 
+Where all nodes are known to differ, ``distinct`` comes first. What an attempt finds is looked for again under
+``fewer_conditions``. Stages 5 and later searches without counts are in ``without_counts``; ``small_numbers`` tries one
+number of nodes after another where training statistics do not give it.
+
 Where there are few feature vectors and these state no degree, blocks are too many to list and too alike to count. Then
 ``search`` looks for graphs one by one (``tempering``, by ``moves`` from one to another; ``node_sums`` and
 ``rooted_states`` compare them with the update).
@@ -39,7 +43,7 @@ from jgleak.attacks.census.number_of_nodes import NumberUnknown, number_of_nodes
 from jgleak.attacks.census.one_graph import of_one_graph
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
-from jgleak.attacks.census.small_numbers import of_small_numbers, small_numbers
+from jgleak.attacks.census.small_numbers import possible_numbers, with_each_number
 from jgleak.attacks.census.unsupported import unsupported
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.noise import described
@@ -80,15 +84,15 @@ def run(
         return _of_batch(problem, clock, budget, partial(_single, settings, knowledge, key, budget))
     except NumberUnknown as error:
         one = observation.batch_size == 1
-        reason, sizes = str(error), small_numbers(observation, knowledge, settings) if one else range(0)
+        reason, sizes = str(error), possible_numbers(observation, knowledge, settings) if one else range(0)
     except (TooManyCandidates, ConditionFailed) as error:
         reason, sizes = str(error), range(0)
     if sizes:
 
-        def single(settings: CensusSettings, knowledge: Knowledge, clock: Clock) -> Reconstruction:
-            return _single(settings, knowledge, key, budget, observation, clock)
+        def with_number(tried: CensusSettings, told: Knowledge, part: Clock) -> Reconstruction:
+            return _single(tried, told, key, budget, observation, part)
 
-        found = of_small_numbers(single, sizes, settings, knowledge, clock)
+        found = with_each_number(with_number, sizes, settings, knowledge, clock)
         if found is not None:
             told = {name: value for name, value in found.info.items() if name != "options"}
             return dataclasses.replace(found, info={**told, **options, "seconds": clock.elapsed})

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
-from jgleak.attacks.census.answers import Answer, beside, certified
+from jgleak.attacks.census.answer import Answer, beside, certified
 from jgleak.attacks.census.attempted import Attempted, counted
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.distinct import DROPPED, distinct, unused
@@ -16,7 +16,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.row_rank import unspanned
 from jgleak.attacks.census.search import searchable
 from jgleak.attacks.census.unstated_degrees import degrees_assumed, degrees_unstated
-from jgleak.attacks.census.without_counts import random_graphs, small_graphs
+from jgleak.attacks.census.without_counts import random_search, small_graphs
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.span.nodes import TooManyCandidates
 
@@ -24,14 +24,14 @@ from jgleak.attacks.span.nodes import TooManyCandidates
 def of_one_graph(
     problem: CensusProblem, budget: Budget, clock: Clock, whole: Clock, info: dict[str, Any]
 ) -> Reconstruction:
-    """Every graph that has the update, as far as the searches find them.
+    """The graphs that have the update, as far as the searches find them.
 
     Args:
       problem: the update of one graph and what is known.
       budget: bounds every search.
       clock: ends the searches.
-      whole: ends the certificate's own.
-      info: what is told already.
+      whole: ends the comparison of what is found with the update.
+      info: what is told already; the searches add to it.
     """
     return _OneGraph(problem, budget, clock, whole, info).reconstructed()
 
@@ -42,8 +42,8 @@ class _OneGraph:
     Attributes:
       info: what was examined, for ``Reconstruction.info``.
       settled: an open list of graphs whose nodes all differ, beside which graphs are counted as if they need not.
-      unsolved: attempts whose equations left the counts open.
-      stop: what the last attempt lacked.
+      unsolved: attempts that explained the update and gave no graph, with all feature vectors.
+      stop: why there is no graph: what the last attempt lacked, or that there was none.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class _OneGraph:
 
     @cached_property
     def small(self) -> bool:
-        """All graphs may be so small that they are enumerated. After several local steps they cannot be in batches:
-        their gradients are compared one by one."""
+        """The graph may be so small that all graphs of its size are enumerated. Not after several local steps, where
+        gradients are not compared many at a time."""
         starts = () if self.problem.several else self.candidates.enumerable
         return any(may_be_small(self.problem, start.nodes) for start in starts)
 
@@ -82,7 +82,7 @@ class _OneGraph:
         return Reconstruction((), None, "time" if self.clock.left <= 0 else self.stop, info=info)
 
     def _answer(self) -> Answer | None:
-        """The first search's answer that has graphs, beside the settled ones."""
+        """The answer of the first search that finds graphs, beside the settled ones."""
         for search in (self._distinct, self._counted, self._small, self._random):
             answer = search()
             if answer is not None and answer.found.graphs:
@@ -103,7 +103,7 @@ class _OneGraph:
             self.info["notes"] = [unused(problem, candidates) or DROPPED]
             return None
         most = max((problem.most_nodes, *(one.graph.n for one in found.graphs)))
-        answer = Answer(conditions, found, most, late=self.counting.left <= 0)
+        answer = Answer(conditions, found, most)
         if found.exhausted:
             return answer
         self.settled = answer
@@ -140,7 +140,7 @@ class _OneGraph:
         """Graphs that a random search finds."""
         if not searchable(self.problem):
             return None
-        answer, facts = random_graphs(self.problem, self.candidates, self.clock)
+        answer, facts = random_search(self.problem, self.candidates, self.clock)
         self.info |= facts
         return answer._replace(late=self.clock.left <= 0)
 

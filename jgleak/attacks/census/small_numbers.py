@@ -15,25 +15,25 @@ from jgleak.federated.observation import Observation
 TRIED = "the graph has {} nodes, the first number of those tried with which a graph was found"
 """The condition of what is found."""
 
-Single = Callable[[CensusSettings, Knowledge, Clock], Reconstruction]
+WithNumber = Callable[[CensusSettings, Knowledge, Clock], Reconstruction]
 """The census of the update under other settings and with more knowledge, within some time."""
 
 
-def small_numbers(observation: Observation, knowledge: Knowledge, settings: CensusSettings) -> range:
-    """The numbers that are tried: at most as many nodes as graphs that are enumerated, and at least as many as their
-    rows span dimensions, of which the statistics' rounding may show one too many."""
+def possible_numbers(observation: Observation, knowledge: Knowledge, settings: CensusSettings) -> range:
+    """The numbers that are tried: from 2 nodes, or as many as their rows span dimensions (the statistics' rounding may
+    show one too many), to the most of which all graphs are enumerated."""
     most = min(settings.limits.enumerated_nodes, rounds_of(knowledge, settings.limits)[-1][-1])
     span = input_subspace(observation, knowledge, settings.tolerances.span)
     return range(max(2, span.rank - 1 if span.informative else 0), most + 1)
 
 
-def of_small_numbers(
-    single: Single, sizes: range, settings: CensusSettings, knowledge: Knowledge, clock: Clock
+def with_each_number(
+    single: WithNumber, sizes: range, settings: CensusSettings, knowledge: Knowledge, clock: Clock
 ) -> Reconstruction | None:
     """The graphs of the first number of nodes that has any, as an open list; None where none has.
 
-    All graphs of each number are enumerated, and then each gets the whole census. Every number gets the same share of
-    the time that is left.
+    First every number gets a census that keeps all of its time for small graphs, then one that keeps as much as the
+    settings say. Every census gets the same share of the time that is left.
 
     Args:
       single: the census, by settings, knowledge and time.

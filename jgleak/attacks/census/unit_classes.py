@@ -196,7 +196,7 @@ def _fits(observation: Observation) -> bool:
     bare = all(layer.plain and layer.conv.peels and layer.dropout == 0.0 for layer in (below, above))
     bends = below.act == "relu" and above.act in ("relu", "identity")
     pooled = model.readout.additive == "pooled" and model.jumping.keeps == "last"
-    return bare and bends and pooled and not model.returns_statistics
+    return bare and bends and pooled
 
 
 def _kernels(layer: Layer) -> dict[tuple[str, ...], Rows]:

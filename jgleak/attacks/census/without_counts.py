@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jgleak.attacks.attack import Clock
-from jgleak.attacks.census.answers import Answer
+from jgleak.attacks.census.answer import Answer
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.candidates import CensusCandidates
@@ -42,7 +42,7 @@ def small_graphs(
     return answer, {"enumerated": partials}
 
 
-def random_graphs(problem: CensusProblem, candidates: CensusCandidates, clock: Clock) -> tuple[Answer, dict[str, Any]]:
+def random_search(problem: CensusProblem, candidates: CensusCandidates, clock: Clock) -> tuple[Answer, dict[str, Any]]:
     """Graphs that parallel tempering finds."""
     if not candidates.enumerable:
         return Answer((), AnonymitySet(exhausted=False), 0), {}

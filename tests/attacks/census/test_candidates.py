@@ -117,13 +117,10 @@ def test_other_blocks_are_left_out(
     assert [said[:22] for said in made.some.given_up] == ["3 feature vectors may "] * ("conic_blocks" in more)
 
 
-def test_a_hop_that_is_cut_or_statistics_leave_nothing_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hop_that_is_cut_leaves_nothing_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
     some = bare(3)
     monkeypatch.setattr(some, "_chosen", lambda *_: iter([[(), (), ()]]))
     monkeypatch.setattr(some, "_grown", lambda *_: [])
-    assert some._conic(START, Attempt((), (), conic=True)) is None
-    some.problem.observation.model.returns_statistics = True
-    monkeypatch.setattr(some, "_grown", lambda *_: pytest.fail("nothing is grown"))
     assert some._conic(START, Attempt((), (), conic=True)) is None
 
 

@@ -66,7 +66,7 @@ def test_a_column_of_large_numbers_hides_no_other(monkeypatch: pytest.MonkeyPatc
     assert all_shown(problem(monkeypatch, 3), there) and not spanning(problem(monkeypatch, 4), there)
 
 
-def test_a_column_of_small_numbers_counts_as_much_as_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_with_each_number_counts_as_much_as_any(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rows that differ by a millionth of a thousandth beside a one that both have."""
     rows = np.array([[1.0, 0.0], [1.0, 1e-9]])
     assert all_shown(problem(monkeypatch, 2), Nodes(np.zeros((2, 1), np.int32), rows, np.ones(2, np.int64)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,14 +11,13 @@ import jax
 import pytest
 
 from jgleak.attacks.attack import MORE_CONDITIONS, OUT_OF_TIME, Budget, Clock, Reconstruction
-from jgleak.attacks.census import answers, census, one_graph
-from jgleak.attacks.census.answers import Answer
+from jgleak.attacks.census import answer, census, one_graph
+from jgleak.attacks.census.answer import Answer
 from jgleak.attacks.census.arithmetic import Exact
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.certify import Certified
-from jgleak.attacks.census.one_graph import _OneGraph
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.certificate import Certificate
@@ -78,18 +76,16 @@ class Run:
             "counted": self._counted,
             "taken_again": self._again,
             "small_graphs": self._small,
-            "random_graphs": self._random,
+            "random_search": self._random,
             "searchable": lambda _: self.searchable,
             "may_be_small": lambda _, nodes: self.small and nodes is NODES,
             "unspanned": lambda *_: None,
         }
         for name, stub in stubs.items():
             monkeypatch.setattr(one_graph, name, stub)
-        candidates = cached_property(self._begun)
-        candidates.__set_name__(_OneGraph, "candidates")
-        monkeypatch.setattr(_OneGraph, "candidates", candidates)
+        monkeypatch.setattr(CensusCandidates, "__init__", lambda new, _, clock, __: self._begun(new, clock))
         monkeypatch.setattr(census, "_problem", lambda *_: self.problem)
-        monkeypatch.setattr(answers, "certify", lambda _, conditions, answer, most, __: certified)
+        monkeypatch.setattr(answer, "certify", lambda _, conditions, answer, most, __: certified)
         monkeypatch.setattr(CensusCandidates, "attempts", self._levels)
         monkeypatch.setattr(Budget, "start", lambda budget: Passing(0.0, budget.time_limit))
 
@@ -101,16 +97,17 @@ class Run:
         knowledge, budget = self.problem.knowledge, Budget(time_limit=100.0)
         return census.run(DEFAULTS, observation, knowledge, key=jax.random.key(0), budget=budget)
 
-    def _begun(self, search: _OneGraph) -> CensusCandidates:
-        self.began.append(("candidates", round(search.counting.seconds, 6)))
-        return self.candidates
+    def _begun(self, new: CensusCandidates, clock: Clock) -> None:
+        self.began.append(("candidates", round(clock.seconds, 6)))
+        new.__dict__.update(self.candidates.__dict__)
+        self.candidates = new
 
     def _levels(self, clock: Clock) -> Iterator[Levels]:
         self.began.append(("attempts", round(clock.seconds, 6)))
         for attempted, gone, hurried in zip(self.attempts, self.passes, self.hurried, strict=True):
             self.candidates.hurried = self.candidates.hurried or hurried
             Passing.gone = max(Passing.gone, gone)
-            self.candidates.kept[len(self.candidates.kept)] = blocks(1, 5)
+            self.candidates.kept[(len(self.candidates.kept),)] = blocks(1, 5)
             yield attempted.levels
 
     def _counted(self, _: Any, levels: Levels, __: Any) -> Attempted:

@@ -14,7 +14,7 @@ from jgleak.attacks.attack import Clock, Reconstruction
 from jgleak.attacks.census import census
 from jgleak.attacks.census.number_of_nodes import NumberUnknown, number_of_nodes
 from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
-from jgleak.attacks.census.small_numbers import TRIED, Single, of_small_numbers
+from jgleak.attacks.census.small_numbers import TRIED, WithNumber, with_each_number
 from jgleak.attacks.certificate import Certificate
 from jgleak.datasets import load
 from jgleak.datasets.molecules import molecule_graph
@@ -36,7 +36,7 @@ Asked = list[tuple[float, int | None, int]]
 """The share that is kept for small graphs, the number of nodes, and the seconds."""
 
 
-def found_from(least: dict[float, int], asked: Asked) -> Single:
+def found_from(least: dict[float, int], asked: Asked) -> WithNumber:
     """A census that finds a graph from some number of nodes on, by the share that is kept for small graphs."""
 
     def single(settings: CensusSettings, knowledge: Knowledge, clock: Clock) -> Reconstruction:
@@ -49,7 +49,7 @@ def found_from(least: dict[float, int], asked: Asked) -> Single:
 
 
 def tried(least: dict[float, int], asked: Asked, sizes: range, clock: Clock) -> Reconstruction | None:
-    return of_small_numbers(found_from(least, asked), sizes, SETTINGS, Knowledge(SPACE, max_n=20), clock)
+    return with_each_number(found_from(least, asked), sizes, SETTINGS, Knowledge(SPACE, max_n=20), clock)
 
 
 def test_the_first_number_with_a_graph_is_an_open_list_and_every_number_gets_its_share() -> None:
@@ -96,7 +96,7 @@ def test_numbers_are_those_from_the_dimensions_of_rows_to_the_bound(monkeypatch:
     assert 2 < rank < graph.n
     asked: list[range] = []
     nobody_knows(monkeypatch)
-    monkeypatch.setattr(census, "of_small_numbers", lambda _, sizes, *__: asked.append(sizes))
+    monkeypatch.setattr(census, "with_each_number", lambda _, sizes, *__: asked.append(sizes))
     for most, limit, last in ((None, 12, 12), (20, 12, 12), (5, 12, 5), (20, 0, None)):
         attack = get_attack("census").with_options({"enumerated_nodes": limit})
         answer = attack(observation, Knowledge(space, max_n=most), key=jax.random.key(1), budget=Budget(60.0))
@@ -110,11 +110,11 @@ def test_a_share_that_is_over_before_it_is_used_is_no_error(monkeypatch: pytest.
     _, observation, space = client("OCC(CO)CO")
     found: list[Reconstruction] = []
 
-    def late(single: Single, sizes: range, settings: CensusSettings, knowledge: Knowledge, _: Clock) -> None:
+    def late(single: WithNumber, sizes: range, settings: CensusSettings, knowledge: Knowledge, _: Clock) -> None:
         found.append(single(settings, dataclasses.replace(knowledge, n=sizes[-1]), Clock(0.0, 0.0)))
 
     nobody_knows(monkeypatch)
-    monkeypatch.setattr(census, "of_small_numbers", late)
+    monkeypatch.setattr(census, "with_each_number", late)
     get_attack("census")(observation, Knowledge(space), key=jax.random.key(1), budget=Budget(time_limit=60))
     assert [one.stop for one in found] == ["time"]
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import MORE_CONDITIONS, OUT_OF_TIME, Budget
-from jgleak.attacks.census import answers, assemble, attempted, fewer_conditions, receptive_field
+from jgleak.attacks.census import answer as answer_module
+from jgleak.attacks.census import assemble, attempted, fewer_conditions, receptive_field
 from jgleak.attacks.census import candidates as candidates_module
-from jgleak.attacks.census.answers import Answer
+from jgleak.attacks.census.answer import Answer
 from jgleak.attacks.census.arithmetic import Exact
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, ExplainingGraph, Growing
 from jgleak.attacks.census.attempted import Attempted, counted, excludes_others
@@ -131,9 +132,9 @@ def test_who_ran_out_of_time_is_told_what_for(
 ) -> None:
     certificate = Certificate("unique", 1, 9, False, 1e-7)
     graph = lab.path([0, 1])
-    monkeypatch.setattr(answers, "certify", lambda *_: Certified((graph,), 1e-7, certificate))
+    monkeypatch.setattr(answer_module, "certify", lambda *_: Certified((graph,), 1e-7, certificate))
     answer = Answer((), of(graph, exhausted=exhausted), 9, late, again)
-    made = answers.certified(problem, answer, {"attempts": 3}, FOREVER)
+    made = answer_module.certified(problem, answer, {"attempts": 3}, FOREVER)
     assert made.info.get("reason") == reason and made.info["attempts"] == 3 and made.info["seconds"] >= 0
     assert (made.graphs, made.gradient_distance, made.stop, made.certificate) == ((graph,), 1e-7, "match", certificate)
 

@@ -12,7 +12,7 @@ import pytest
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census import census, without_counts
-from jgleak.attacks.census.answers import Answer
+from jgleak.attacks.census.answer import Answer
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.candidates import Levels
@@ -135,12 +135,12 @@ def test_a_random_search_begins_with_the_nodes_of_small_graphs(monkeypatch: pyte
         monkeypatch.setattr(
             without_counts, "searched", lambda _, nodes, __, result=result: asked.append(nodes) or result
         )
-        answer, facts = without_counts.random_graphs(problem(max_n=7), candidates, Clock(0.0, 1.0))
+        answer, facts = without_counts.random_search(problem(max_n=7), candidates, Clock(0.0, 1.0))
         assert answer.conditions == conditions and answer.most == 7 and facts == {"rounds": 3}
         assert len(answer.found.graphs) == 1
     assert all(nodes is NODES for nodes in asked)
     candidates.__dict__["enumerable"] = ()
-    answer, facts = without_counts.random_graphs(problem(), candidates, Clock(0.0, 1.0))
+    answer, facts = without_counts.random_search(problem(), candidates, Clock(0.0, 1.0))
     assert answer == Answer((), AnonymitySet(exhausted=False), 0) and facts == {} and len(asked) == 2
 
 

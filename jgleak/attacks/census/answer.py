@@ -32,11 +32,11 @@ class Answer(NamedTuple):
 
 
 def beside(settled: Answer, other: Answer) -> Answer:
-    """Two answers under the assumption that all nodes differ: an open list of settled graphs, and graphs counted as if
-    their nodes need not differ.
+    """Two answers where all nodes are known to differ: an open list of graphs whose neighbourhoods were settled
+    (``distinct``), and the later answer of a search that does not use this.
 
-    Where the other list is complete and has all of the first one: its graphs whose nodes differ, so that an assumption
-    makes no list weaker; else those of both, open.
+    Where the later list is complete and has all of the first one: its graphs whose nodes differ, so that what is known
+    makes no list weaker; else those of both, open. The times are those of the later search.
     """
     kept = tuple(one for one in other.found.graphs if differing(one.graph))
     found = dataclasses.replace(other.found, graphs=kept)
@@ -47,10 +47,10 @@ def beside(settled: Answer, other: Answer) -> Answer:
 
 def certified(problem: CensusProblem, answer: Answer, info: Mapping[str, Any], clock: Clock) -> Reconstruction:
     """The graphs of an answer, at least one, with their certificate."""
-    certified = certify(problem, answer.conditions, answer.found, answer.most, clock)
+    listed = certify(problem, answer.conditions, answer.found, answer.most, clock)
     if answer.found.exhausted:
         cut = MORE_CONDITIONS if answer.again else None
     else:
         cut = OUT_OF_TIME if answer.late or answer.again else None
     info = {**info, **({} if cut is None else {"reason": cut}), "seconds": clock.elapsed}
-    return Reconstruction(certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info)
+    return Reconstruction(listed.graphs, listed.distance, "match", certificate=listed.certificate, info=info)
