@@ -20,7 +20,7 @@ from benchmarks.papers.grain import rows as grain_rows
 from benchmarks.papers.grain.methods import METHODS, MOLECULES
 from benchmarks.papers.grain.records import RECALL
 from benchmarks.papers.grain.records import printed as grain_printed
-from benchmarks.papers.grain.rivals import LBFGS, NAMES
+from benchmarks.papers.grain.rivals import LBFGS, RIVALS
 from benchmarks.papers.missing import EDGES, Cell, missing, reasons, stored
 from jgleak.audit.record import SIZES
 from jgleak.metrics import rate
@@ -201,7 +201,7 @@ def _rows(paper: str, item: Mapping[str, Any]) -> Iterator[Measured]:
         attacks = _attacks(paper, item, row)
         for attack in attacks:
             cell = Cell(paper, row.name, attack)
-            own = paper == "fedgnn" or attack in _own(row)
+            own = paper == "fedgnn" or attack in (*_own(row), *LBFGS)
             record = _records().get(cell)
             if record is not None:
                 numbers = _numbers(paper, item, row, record)
@@ -212,7 +212,7 @@ def _rows(paper: str, item: Mapping[str, Any]) -> Iterator[Measured]:
 
 def _own(row: Any) -> Sequence[str]:
     """The paper's attacks on a row."""
-    return list(row.printed) if isinstance(row, Line) else ["grain", *NAMES, *LBFGS]
+    return list(row.printed) if isinstance(row, Line) else ["grain", *RIVALS.get(row.name, ())]
 
 
 def _attacks(paper: str, item: Mapping[str, Any], row: Any) -> Sequence[str]:

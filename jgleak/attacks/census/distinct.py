@@ -78,7 +78,7 @@ def distinct(
     nodes, found, conditions = candidates.start.nodes, AnonymitySet(exhausted=False), ()
     if unused(problem, candidates) is not None:
         return conditions, found
-    if applies(problem.seen, problem.knowledge):
+    if nodes.degrees.size and applies(problem.seen, problem.knowledge):
         return _any_degree(problem, candidates, clock, budget)
     sure = _occurring(problem, nodes)
     if sure:

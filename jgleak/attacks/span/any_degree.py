@@ -22,7 +22,7 @@ from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.distinct import Board, Edges, narrow
 from jgleak.attacks.span.filter import BlockFilter
-from jgleak.attacks.span.hops import Nodes, encoded
+from jgleak.attacks.span.hops import Nodes, encoded, fixed_rows
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.features import FeatureSpace
 from jgleak.federated.knowledge import Knowledge
@@ -34,11 +34,15 @@ TOGETHER = 1 << 12
 DOUBTED = 1 << 16
 """Before more neighbourhoods than these are tried around a node, states decide that other nodes may have."""
 
-STEPS = 10_000
-"""Most choices that are looked at when every state is given to a node."""
+STEPS = 2_000
+"""Most choices that are looked at, in all, when every state is given to a node."""
 
-SAME = 2.0
-"""States whose relative difference is below this multiple of the checks' tolerance may both pass where one occurs."""
+SAME, ALIKE = 2.0, 0.1
+"""States whose relative difference is below this multiple of the checks' tolerance, and below this, may both pass where
+one occurs."""
+
+MOST_VECTORS, MOST_PASSES = 256, 1_000
+"""Where there are more vectors, or more neighbourhoods pass, the checks exclude too little, and nothing is settled."""
 
 SETTLING = 0.8
 """Share of the time for the checks; the rest is for comparing graphs."""
@@ -80,7 +84,7 @@ class Settling:
     """
 
     def __init__(self, board: Board, most: int, connected: bool, same: float) -> None:
-        self.board, self.same = board, same
+        self.board, self.same, self.steps = board, same, [STEPS]
         self.left = {v: set(range(int(connected), most + 1)) for v in range(board.nodes.degrees.size)}
         self.passed: dict[int, list[Passing]] = {v: [] for v in self.left}
 
@@ -96,8 +100,11 @@ class Settling:
     def next(self, most: int) -> tuple[int, list[int]] | None:
         """The size of which some node has the fewest neighbourhoods left, and the nodes that have few of this size;
         None where all have more than ``most``."""
-        untried = ((v, size) for v in self.board.open for size in self.left[v])
-        ways = [(number, size, v) for v, size in untried if (number := self._ways(v, size))]
+        open_, ways = self.board.open, list[tuple[int, int, int]]()
+        for v in open_:
+            options, certain = len(open_) - 1, len(self.board.certain(v))
+            some = ((_ways(options, size - certain), size, v) for size in self.left[v])
+            ways += (one for one in some if one[0])
         if not ways or min(ways)[0] > most:
             return None
         fewest, chosen, _ = min(ways)
@@ -114,7 +121,7 @@ class Settling:
     def settle_doubtful(self) -> bool:
         """Settle nodes so that every state is that of one, if that is possible, or those of which one pass is left;
         True where any was."""
-        owners = _owners(self.board, self._states(), [STEPS])
+        owners = _owners(self.board, self._states(), self.steps)
         for v in self.board.open if not owners else ():
             left = [passing.around for passing in self.passed[v] if self.board.agrees(v, passing.around)]
             if len(left) == 1:
@@ -148,24 +155,20 @@ class Settling:
     def _options(self, v: int) -> list[int]:
         return [u for u in self.board.open if u != v]
 
-    def _ways(self, v: int, size: int) -> int:
-        """How many neighbourhoods of this size the settled nodes leave; of more than half of the options as many as of
-        half, so that small ones come first. 0: they exclude this size."""
-        options, missing = len(self._options(v)), size - len(self.board.certain(v))
-        return math.comb(options, min(missing, options // 2)) if 0 <= missing <= options else 0
+
+def _ways(options: int, missing: int) -> int:
+    """How many sets of so many options there are; of more than half of them as many as of half, so that small ones come
+    first. 0: there is none."""
+    return math.comb(options, min(missing, options // 2)) if 0 <= missing <= options else 0
 
 
 def _owners(board: Board, states: list[list[Pass]], steps: list[int]) -> dict[int, frozenset[int]] | None:
     """A node for every state, none with two, that the settled nodes and each other allow; None where there is no such
     choice, or it takes more steps than are left."""
     steps[0] -= 1
-    if not states or steps[0] < 0:
-        return {} if not states else None
-    allowed = [[one for one in passes if one[0] not in board.settled and board.agrees(*one)] for passes in states]
-    owned = [any(board.settled.get(v) == around for v, around in passes) for passes in states]
-    left = [passes for passes, known in zip(allowed, owned, strict=True) if not known]
-    if not left:
-        return {}
+    if not states or steps[0] < 0 or len(states) > MOST_VECTORS:
+        return None if states else {}
+    left = [[one for one in passes if one[0] not in board.settled and board.agrees(*one)] for passes in states]
     first = min(left, key=len)
     for v, around in first:
         following = dataclasses.replace(board, settled=board.settled | {v: around})
@@ -190,14 +193,15 @@ def settle_any_degree(
     Around a settled node no others are tried, although they might pass as well.
     """
     number, checked = board.nodes.degrees.size, 0
-    if not checks or number < 2:
+    if not checks or not 2 <= number <= MOST_VECTORS:
         return checked
-    most = number - 1 if knowledge.max_degree is None else min(number - 1, knowledge.max_degree)
-    same = SAME * max(check.subspace.tolerance for check in checks)
+    bounds = knowledge.max_degree, *(n - 1 for n in (knowledge.n, knowledge.max_n) if n is not None)
+    most = min([number - 1, *(bound for bound in bounds if bound is not None)])
+    same = min(ALIKE, SAME * max(check.subspace.tolerance for check in checks))
     settling = Settling(board, most, knowledge.connected, same)
     rows = encoded(observation.model, observation.params, board.nodes)
-    first = observation.model.layer_at(observation.params, 0)
-    while clock.left > 0:
+    first, fixed = observation.model.layer_at(observation.params, 0), fixed_rows(observation.model, board.nodes)
+    while clock.left > 0 and sum(map(len, settling.passed.values())) <= MOST_PASSES:
         following = settling.next(DOUBTED)
         if following is None and settling.settle_doubtful():
             continue
@@ -205,14 +209,15 @@ def settle_any_degree(
         if following is None:
             break
         size, some = following
-        search = BlockFilter(*first, rows, np.full(number, size), checks, distinct=True)
+        search = BlockFilter(*first, rows, np.full(number, size), checks, fixed=fixed, distinct=True)
         for v in some:
             slots = settling.slots(v, size)
             settling.left[v].discard(size)
             if slots is not None:
                 found = search.blocks([(v, slots)], clock=clock, budget=budget, limits=limits)
                 checked += found.checked
-                settling.passed[v] += map(Passing, map(frozenset, found.neighbours), found.states)
+                if found.complete:
+                    settling.passed[v] += map(Passing, map(frozenset, found.neighbours), found.states)
         settling.settle()
     while settling.settle_doubtful():
         settling.settle()
@@ -223,8 +228,8 @@ def joined(board: Board, clock: Clock, connected: bool) -> Iterator[Edges]:
     """The settled edges with every set of edges between open nodes, the smallest sets first. ``connected``: those alone
     that connect their nodes. If there are none, or time ends before the first, the settled edges as they are."""
     settled = frozenset((min(u, v), max(u, v)) for u, around in board.settled.items() for v in around)
-    found = False
-    for more in _subsets(list(combinations(board.open, 2))):
+    found, open_ = False, board.open
+    for more in _subsets(list(combinations(open_, 2))) if len(open_) <= MOST_VECTORS else ():
         if clock.left <= 0:
             break
         edges = settled.union(more)

@@ -19,7 +19,7 @@ from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot, total
 from jgleak.attacks.span.filter import BlockFilter
-from jgleak.attacks.span.hops import Nodes, encoded
+from jgleak.attacks.span.hops import Nodes, encoded, fixed_rows
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.federated.observation import Observation
 from jgleak.graph import Graph
@@ -100,7 +100,8 @@ def settle(
         return 0
     first = observation.model.layer_at(observation.params, 0)
     rows = encoded(observation.model, observation.params, nodes)
-    search = BlockFilter(*first, rows, nodes.degrees, checks, distinct=True)
+    fixed = fixed_rows(observation.model, nodes)
+    search = BlockFilter(*first, rows, nodes.degrees, checks, fixed=fixed, distinct=True)
     checked = 0
     waiting = {v for v in board.open if not board.tried.get(v)}
     while (fewest := _fewest(board, waiting, clock)) is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, combinations
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import jax
 import networkx as nx
@@ -182,12 +183,89 @@ def test_no_time_no_check_and_no_other_node_settle_nothing() -> None:
         assert settle_any_degree(board, seen, KNOWN, some, LIMITS, clock, Budget()) == 0 and not board.settled
 
 
-def test_larger_degrees_than_the_known_bound_are_not_tried() -> None:
-    seen, board = observed(graph(MIXED, 9)), empty(9)
-    board.nodes = vectors(find_nodes(seen, KNOWN, clock=HELD), SPACE)
-    known = Knowledge(SPACE, distinct_nodes=True, max_degree=2)
-    settle_any_degree(board, seen, known, block_checks(seen, KNOWN, 1, CHECKS), LIMITS, HELD, Budget())
-    assert 3 not in board.settled and {0, 1, 4, 5, 6, 7, 8} >= set(board.settled) - {2}
+class Filter:
+    """A filter that passes what it is told, and writes down what it is asked."""
+
+    asked: ClassVar[list[tuple[int, int]]] = []
+    passes: ClassVar[dict[int, list[set[int]]]] = {}
+    complete = True
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def blocks(self, requests: list[Any], **_: Any) -> Any:
+        ((v, slots),) = requests
+        size = sum(slot.count for slot in slots)
+        Filter.asked.append((v, size))
+        some = [tuple(sorted(around)) for around in Filter.passes.get(v, []) if len(around) == size]
+        states = np.array([[float(v), *around, *([-1] * (9 - size))] for around in some]).reshape(-1, 10)
+        return SimpleNamespace(neighbours=tuple(some), states=states, complete=self.complete, checked=1)
+
+
+def asked_of(
+    monkeypatch: pytest.MonkeyPatch, board: Board, complete: bool = True, **known: Any
+) -> set[tuple[int, int]]:
+    """What is asked around nodes of a graph, of which all neighbourhoods pass."""
+    seen = observed(graph(MIXED, 9))
+    monkeypatch.setattr(any_degree, "BlockFilter", Filter)
+    monkeypatch.setattr(Filter, "asked", [])
+    monkeypatch.setattr(Filter, "complete", complete)
+    monkeypatch.setattr(Filter, "passes", {v: [set(u)] for v, u in settled_of(MIXED, *range(9)).items()})
+    told = Knowledge(SPACE, distinct_nodes=True, **known)
+    checks = block_checks(seen, KNOWN, 1, CHECKS)
+    assert settle_any_degree(board, seen, told, checks, LIMITS, HELD, Budget()) == len(Filter.asked)
+    return set(Filter.asked)
+
+
+def nine() -> Board:
+    board = empty(9)
+    board.nodes = vectors(find_nodes(observed(graph(MIXED, 9)), KNOWN, clock=HELD), SPACE)
+    return board
+
+
+@pytest.mark.parametrize(
+    ("known", "least", "most"),
+    [({}, 1, 5), ({"max_degree": 2}, 1, 2), ({"n": 4}, 1, 3), ({"max_n": 3}, 1, 2), ({"connected": False}, 0, 5)],
+)
+def test_sizes_are_those_that_are_known_to_be_possible(
+    known: dict[str, Any], least: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = nine()
+    sizes = {size for _, size in asked_of(monkeypatch, board, **known)}
+    assert min(sizes) == least and (most in sizes if most == 5 else max(sizes) == most)
+    assert (3 in board.settled) == (most == 5) and board.settled[4] == {3}
+
+
+def test_what_the_filter_did_not_finish_settles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = nine()
+    assert asked_of(monkeypatch, board, complete=False) and not board.settled
+
+
+def test_checks_that_exclude_too_little_settle_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many vectors, of which no pairs are joined either; or too many passes, after which no more is checked."""
+    monkeypatch.setattr(any_degree, "MOST_VECTORS", 8)
+    board = nine()
+    assert not asked_of(monkeypatch, board) and list(joined(board, HELD, connected=False)) == [frozenset()]
+    monkeypatch.setattr(any_degree, "MOST_VECTORS", 9)
+    monkeypatch.setattr(any_degree, "MOST_PASSES", 3)
+    assert {size for _, size in asked_of(monkeypatch, nine())} == {1}, "five of them passed"
+
+
+def test_states_are_alike_within_the_checks_tolerance_but_never_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[float]()
+    plain = Settling.__init__
+
+    def kept(settling: Settling, board: Board, most: int, connected: bool, same: float) -> None:
+        made.append(same)
+        plain(settling, board, most, connected, same)
+
+    monkeypatch.setattr(Settling, "__init__", kept)
+    seen = observed(graph(MIXED, 9))
+    (tolerance,) = (check.subspace.tolerance for check in block_checks(seen, KNOWN, 1, CHECKS))
+    asked_of(monkeypatch, nine())
+    monkeypatch.setattr(any_degree, "SAME", 1e9)
+    asked_of(monkeypatch, nine())
+    assert made == [pytest.approx(2 * tolerance), 0.1]
 
 
 def all_graphs(must: set[tuple[int, int]], pairs: list[tuple[int, int]]) -> set[frozenset[tuple[int, int]]]:
@@ -226,7 +304,7 @@ def random_graph(seed: int) -> Graph:
     return Graph(rng.permutation(KINDS)[:n].astype(np.int32)[:, None], np.array(sorted(edges), np.int64), 1)
 
 
-@pytest.mark.parametrize("attack", ["grain", "census"])
+@pytest.mark.parametrize("attack", ["grain", pytest.param("census", marks=pytest.mark.long)])
 @pytest.mark.parametrize("seed", range(4))
 def test_graphs_are_found_without_degrees(seed: int, attack: str) -> None:
     one = random_graph(seed)

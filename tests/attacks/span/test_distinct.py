@@ -163,9 +163,14 @@ def settled(
     params = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)
     monkeypatch.setattr(module, "encoded", lambda *_: np.zeros((known.nodes.degrees.size, 1)))
     first = params["layers_0"]
-    monkeypatch.setattr(
-        module, "BlockFilter", lambda *given, distinct: spans if distinct and given[1] is first else None
-    )
+    fixed = np.zeros((known.nodes.degrees.size, 2))
+    monkeypatch.setattr(module, "fixed_rows", lambda *_: fixed)
+
+    def filtering(_: Any, weights: Any, *__: Any, fixed: Any, distinct: bool) -> Spans:
+        assert weights is first and distinct and fixed.shape[1] == 2
+        return spans
+
+    monkeypatch.setattr(module, "BlockFilter", filtering)
     given = known, Observation(model, params, params, "bce"), checks, LIMITS, clock, Budget()
     return cast(Any, module.settle).__wrapped__(*given)
 
