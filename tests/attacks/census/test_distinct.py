@@ -341,3 +341,26 @@ def test_without_a_graph_nodes_are_settled_in_any_order_and_the_set_stays_open(
     assert not searched(*noted(settles(0, 1, 2, 3)), n=9)[1].graphs and orders == [frozenset(range(4))], "all occur"
     monkeypatch.setattr(CensusCandidates, "checks_of", lambda *_: ())
     assert searched() == ((), AnonymitySet(exhausted=False)), "without a check nothing can be settled"
+
+
+def test_one_layer_is_checked_by_the_readout_with_the_node_s_own_row(lab: Any) -> None:
+    """The readout sees the rows that come in beside the states, so that its check needs both."""
+    truth = lab.path([0, 1, 2, 3])
+    seen = lab.observe(lab.model(layers=1), truth)
+    known = Knowledge(lab.space, distinct_nodes=True, n=4)
+    found = CENSUS(seen, known, key=jax.random.key(0), budget=Budget(time_limit=20))
+    assert found.best is not None and found.best.isomorphic(truth)
+    assert found.certificate is not None and module.DIFFER in found.certificate.conditions
+
+
+def test_without_any_vector_no_neighbourhood_of_any_degree_is_looked_for(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = CensusProblem.of(lab.observe(lab.model(), lab.path([0, 1])), Knowledge(lab.space, distinct_nodes=True))
+    candidates = CensusCandidates(problem, HELD, FOREVER)
+    none = np.zeros(0, int)
+    candidates.start = dataclasses.replace(candidates.start, nodes=Nodes(np.zeros((0, 3), int), np.zeros((0, 1)), none))
+    monkeypatch.setattr(module, "applies", lambda *_: True)
+    monkeypatch.setattr(module, "unused", lambda *_: None)
+    monkeypatch.setattr(module, "settle_any_degree", lambda *_: pytest.fail("nothing is there"))
+    assert module.distinct(problem, candidates, HELD, FOREVER) == ((), AnonymitySet(exhausted=False))
