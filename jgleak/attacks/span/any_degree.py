@@ -32,17 +32,18 @@ TOGETHER = 1 << 12
 """Neighbourhoods of one size are checked around all nodes together that have at most so many."""
 
 DOUBTED = 1 << 16
-"""Before more neighbourhoods than these are tried around a node, states decide that other nodes may have."""
+"""Before more neighbourhoods than these are tried around a node, states that several nodes may have are given to one
+of them."""
 
 STEPS = 2_000
-"""Most choices that are looked at, in all, when every state is given to a node."""
+"""Most choices in all that are looked at to give every state to a node."""
 
 SAME, ALIKE = 2.0, 0.1
 """States whose relative difference is below this multiple of the checks' tolerance, and below this, may both pass where
 one occurs."""
 
 MOST_VECTORS, MOST_PASSES = 256, 1_000
-"""Where there are more vectors, or more neighbourhoods pass, the checks exclude too little, and nothing is settled."""
+"""Where there are more vectors, or more neighbourhoods have passed, the checks exclude too little to go on."""
 
 SETTLING = 0.8
 """Share of the time for the checks; the rest is for comparing graphs."""
@@ -134,23 +135,22 @@ class Settling:
     def _states(self) -> list[list[Pass]]:
         """Passes of open nodes that the settled ones allow, together where they have the same state, and without the
         states that settled nodes have."""
-        states, taken = list[tuple[Float[np.ndarray, " D"], list[Pass]]](), set[int]()
-        for v, passing in ((v, passing) for v, some in self.passed.items() for passing in some):
-            open_ = v not in self.board.settled
-            if not (self.board.agrees(v, passing.around) if open_ else self.board.settled[v] == passing.around):
-                continue
-            size = self.same * np.linalg.norm(passing.state)
-            place = next(
-                (k for k, (state, _) in enumerate(states) if np.linalg.norm(state - passing.state) <= size), None
-            )
-            if place is None:
-                place = len(states)
-                states.append((passing.state, []))
-            if open_:
-                states[place][1].append((v, passing.around))
-            else:
-                taken.add(place)
-        return [passes for k, (_, passes) in enumerate(states) if k not in taken]
+        allowed = [(v, one) for v, some in self.passed.items() for one in some if self._allowed(v, one.around)]
+        states = np.array([one.state for _, one in allowed])
+        sizes, left, out = self.same * np.linalg.norm(states, axis=-1), list(range(len(allowed))), list[list[Pass]]()
+        while left:
+            first = left[0]
+            near = np.linalg.norm(states[left] - states[first], axis=1) <= sizes[first]
+            alike = [allowed[k] for k, same in zip(left, near, strict=True) if same]
+            left = [k for k, same in zip(left, near, strict=True) if not same]
+            if not any(v in self.board.settled for v, _ in alike):
+                out.append([(v, one.around) for v, one in alike])
+        return out
+
+    def _allowed(self, v: int, around: frozenset[int]) -> bool:
+        """True for the neighbourhood of a settled node, and one that the settled nodes leave to an open one."""
+        settled = self.board.settled.get(v)
+        return self.board.agrees(v, around) if settled is None else settled == around
 
     def _options(self, v: int) -> list[int]:
         return [u for u in self.board.open if u != v]
