@@ -85,6 +85,7 @@ def test_what_is_said_of_a_client_in_16_bits_is_exact_or_nothing(half: str, lab:
         assert listed == [graph.canonical_form()]
 
 
+@pytest.mark.long
 def test_rows_that_16_bits_cannot_hold_are_no_sign_of_raw_columns(half: str, lab: Any) -> None:
     """They are zero because they are small; in 32 bits a row of zeros says that columns are raw."""
     model = lab.model(hidden=32, readout_widths=(16,))

@@ -204,6 +204,7 @@ def test_the_example_confirms_every_model_and_its_gradient(name: str, strangers:
     from_arrays(**strangers[name].given, example=strangers[name].example)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "wrong", "reason"),
     [

@@ -145,6 +145,7 @@ def test_contributions_add_up_to_the_gradient(fields: dict[str, Any], lab: Any) 
     _adds_up(lab.model(hidden=24, **fields), lab)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COMPOSED)
 def test_contributions_of_composed_models_add_up(name: str, lab: Any) -> None:
     """Every convolution; encoders, norms, residuals and jumping knowledge."""

@@ -112,6 +112,7 @@ def test_others_are_excluded_along_the_path_of_the_only_shares_alone(lab: Any) -
     assert not excludes_others(dataclasses.replace(problem, path=path[:1]), solution)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["bce", "mse"])
 @pytest.mark.parametrize("local", [PLAIN, MOMENTUM])
 @pytest.mark.parametrize("readout", ["nodes", "pooled"])

@@ -106,6 +106,7 @@ def test_users_attacked_have_rated_something() -> None:
     assert attacked(rest, 1, seed=1).size == 1
 
 
+@pytest.mark.long
 def test_texts() -> None:
     assert "1,500 clients/s (with compilation)" in epoch_text(Epoch(1, 0.9, 2.0, 1500.0))
     specification = RecommenderSpecification(method="bias")
