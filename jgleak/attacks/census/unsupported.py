@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jgleak.attacks.census.batches.batch import batch_unsupported
 from jgleak.attacks.census.prior import resolved
-from jgleak.attacks.span.binary_features import unread
 from jgleak.attacks.span.leak_points import leak_points
+from jgleak.attacks.span.levels import unlisted
 from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
@@ -15,12 +15,7 @@ from jgleak.federated.observation import Observation
 def unsupported(observation: Observation, knowledge: Knowledge, *, limits: SpanLimits = LIMITS) -> str | None:
     """Why the census cannot run here, or None."""
     model = observation.model
-    if not knowledge.space.discrete:
-        return (
-            "it enumerates feature values, and this feature space has real-valued ones; use discrete features "
-            "(--no-attributes leaves the others out)"
-        )
-    if knowledge.features is None and (reason := unread(knowledge.space, limits)) is not None:
+    if (reason := unlisted(knowledge, limits)) is not None:
         return reason
     mixing = [n.kind for n in model.norms.values() if n.of_nodes == "all" and not n.returns_statistics]
     if mixing:

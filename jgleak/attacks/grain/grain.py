@@ -19,10 +19,9 @@ from jgleak.attacks.grain.settings import DEFAULTS, GrainSettings
 from jgleak.attacks.node_order import numbered
 from jgleak.attacks.noise import described
 from jgleak.attacks.options import changed_options, with_options
-from jgleak.attacks.span.binary_features import unread
 from jgleak.attacks.span.hops import Blocks
 from jgleak.attacks.span.leak_points import leak_points
-from jgleak.attacks.span.levels import find_nodes
+from jgleak.attacks.span.levels import find_nodes, unlisted
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.federated.knowledge import Knowledge
@@ -98,12 +97,7 @@ def _distance(result: Reconstruction) -> float:
 def unsupported(observation: Observation, knowledge: Knowledge, *, limits: SpanLimits = LIMITS) -> str | None:
     """Why GRAIN cannot run here, or None."""
     model = observation.model
-    if not knowledge.space.discrete:
-        return (
-            "it enumerates feature values, and this feature space has real-valued ones; use discrete features "
-            "(--no-attributes leaves the others out)"
-        )
-    if knowledge.features is None and (reason := unread(knowledge.space, limits)) is not None:
+    if (reason := unlisted(knowledge, limits)) is not None:
         return reason
     if model.depth < 2:
         return "it needs at least two convolutions, to check 1-hop blocks"

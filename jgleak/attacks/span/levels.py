@@ -11,7 +11,7 @@ from jaxtyping import Int
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.node_order import KnownRows
 from jgleak.attacks.noise import deviation
-from jgleak.attacks.span.binary_features import passing_words, wordy
+from jgleak.attacks.span.binary_features import passing_words, unread, wordy
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.hops import Nodes
 from jgleak.attacks.span.leak_points import LeakPoint, leak_points
@@ -69,6 +69,16 @@ def block_checks(
         if site.name in names
     ]
     return [check for check in checks if check is not None]
+
+
+def unlisted(knowledge: Knowledge, limits: SpanLimits = LIMITS) -> str | None:
+    """Why no list of feature vectors can be made from a gradient, or None."""
+    if not knowledge.space.discrete:
+        return (
+            "it enumerates feature values, and this feature space has real-valued ones; use discrete features "
+            "(--no-attributes leaves the others out)"
+        )
+    return unread(knowledge.space, limits) if knowledge.features is None else None
 
 
 def find_nodes(
