@@ -49,7 +49,7 @@ def unspanned(problem: CensusProblem, nodes: Nodes) -> str | None:
     )
     causes = ["the features are not as the model was shown them (--features: other values, raw or normalised)"]
     if not nodes.complete:
-        causes.insert(0, "the search for them did not end (--time-limit, --option word_partitions=100000)")
+        causes.insert(0, "the search for them did not end (--time-limit, --option word_faces=100000)")
     if SINGULAR in site.condition:
         causes.append(
             "rows of the other nodes are in it as sums alone, as under a singular adjacency (the normalised one has no "

@@ -5,7 +5,7 @@ every union of disjoint rows passes until the last column. But binary columns gi
 ``c`` be a row's coordinates in the span's basis. Word ``j`` of that row is ``u_j . c`` for a known vector ``u_j``, and
 is 0 or 1. Normalised columns of words that no row has, or a one-hot feature in raw columns, show the functional ``w``
 with ``w . c = 1`` for every row. When some words' vectors add up to ``w``, exactly one of these words occurs in any
-row. Such partitions, as fine as a linear programme can make them, cut the space down to the rows one by one.
+row. The finest such partition splits the space into parts with few rows each, which branch and bound finds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.linalg import qr
-from scipy.optimize import linprog
+from scipy.optimize import Bounds, milp
 from scipy.spatial import KDTree
 
 from jgleak.attacks.attack import Clock
-from jgleak.attacks.span.corners import corners
+from jgleak.attacks.span.branch_and_bound import Face, null, zero_one
 from jgleak.attacks.span.nodes import FEWER, TooManyCandidates
 from jgleak.attacks.span.settings import LIMITS, SpanLimits, SpanTolerances
 from jgleak.attacks.span.subspace import Subspace
@@ -39,6 +39,9 @@ RAW = (
 )
 """Why no gradient shows nodes of words in such columns."""
 
+PARTITIONING = 0.25
+"""Share of the time that the search for a partition may take."""
+
 MOST_ENTRIES = 100_000_000
 """Most entries of feature vectors that words leave open, which are checked at once: 800 MB."""
 
@@ -48,7 +51,7 @@ class Words(NamedTuple):
 
     Attributes:
       codes: feature vectors ``(T, G)``.
-      complete: False where the clock or the number of partitions ended the search.
+      complete: False where the clock, the number of faces or the solver ended the search.
     """
 
     codes: Int[np.ndarray, "T G"]
@@ -79,8 +82,9 @@ def passing_words(
     words, unity = _functionals(space, subspace)
     tolerances, marks, values = subspace.margin.tolerances, _marks(space), _values(space)
     free = _free(np.r_[words[marks], unity[None]], len(values), tolerances)
-    seen = _null(free.T, tolerances)  # the other directions
-    rows, complete = _rows(words[marks] @ seen, unity @ seen, tolerances, clock, limits.word_partitions)
+    seen = null(free.T, tolerances)  # the other directions
+    slack = max(tolerances.word_sum, subspace.tolerance)
+    rows, complete = _rows(words[marks] @ seen, unity @ seen, slack, tolerances, clock, limits.word_faces)
     raw = _numbered(rows @ seen.T, free, words[~marks], values, space.width) @ words.T
     codes = np.unique(_codes(space, raw), axis=0)
     return Words(codes[subspace.distances(space.encode(codes)) <= subspace.tolerance], complete)
@@ -154,7 +158,7 @@ def _free(marks: Float[np.ndarray, "k r"], most: int, tolerances: SpanTolerances
     """At most so many directions along which no column of 0 and 1 changes: the difference of two nodes that have the
     same words and other numbers is one."""
     return (
-        _null(np.asarray(np.linalg.qr(marks, mode="r")), tolerances)[:, -most:]
+        null(np.asarray(np.linalg.qr(marks, mode="r")), tolerances)[:, -most:]
         if most
         else np.zeros((marks.shape[1], 0))
     )
@@ -183,63 +187,43 @@ def _numbered(
 def _rows(
     words: Float[np.ndarray, "m r"],
     unity: Float[np.ndarray, " r"],
+    slack: float,
     tolerances: SpanTolerances,
     clock: Clock | None,
-    partitions: int,
+    faces: int,
 ) -> tuple[Float[np.ndarray, "T r"], bool]:
-    """Coordinates of every row consistent with all partitions found, and whether all of them were looked at."""
+    """Coordinates of every row whose words are 0 or 1, and whether all of them were looked at."""
     size = np.linalg.norm(words, axis=1)
     patterns = _distinct(words[size > tolerances.word_entry * size.max()], tolerances)
-    found: list[np.ndarray] = []
-    stack = [(np.eye(unity.size), unity)]
-    for _ in range(partitions):
-        if not stack or (clock is not None and clock.left <= 0):
-            break
-        space, one = stack.pop()
-        local = one @ space
-        shown = corners(patterns @ space, local, tolerances)
-        if shown is not None:
-            found += list(shown @ space.T)
-            continue
-        parts = _partition(patterns @ space, local, tolerances, clock)
-        for chosen in range(parts.shape[0]):
-            others = np.delete(parts, chosen, axis=0)
-            kept = _null(others, tolerances)
-            if kept.shape[1]:
-                stack.append((space @ kept, _lift(parts[chosen], space)))
-    return np.array(found).reshape(-1, unity.size), not stack
+    whole = Face.whole(unity)
+    parts = _partition(patterns, unity, tolerances, clock)
+    starts = [whole] if parts is None else whole.split(parts, tolerances)
+    return zero_one(patterns, starts, slack, tolerances, clock=clock, most=faces)
 
 
 def _partition(
-    patterns: Float[np.ndarray, "K r"],
-    one: Float[np.ndarray, " r"],
-    tolerances: SpanTolerances,
-    clock: Clock | None = None,
-) -> Float[np.ndarray, "p r"]:
-    """As many patterns (or complements) as possible that add up to ``one``; where ``clock`` ends the linear programme,
-    the first pattern and its complement."""
+    patterns: Float[np.ndarray, "K r"], one: Float[np.ndarray, " r"], tolerances: SpanTolerances, clock: Clock | None
+) -> Float[np.ndarray, "p r"] | None:
+    """As many patterns (or complements) as possible that add up to ``one``; None where none are found in time."""
     scale = np.linalg.norm(one)
-    if scale == 0:
-        return np.zeros((0, one.size))
     size, least = np.linalg.norm(patterns, axis=1), tolerances.word_entry * scale
     proper = patterns[(size > least) & (np.linalg.norm(patterns - one, axis=1) > least)]
-    if proper.shape[0] == 0:
-        return np.zeros((0, one.size))
+    if not (scale and len(proper)):
+        return None
     choice = _distinct(np.r_[proper, one - proper], tolerances)
     slack = tolerances.word_sum * scale
-    result = linprog(
-        -np.ones(choice.shape[0]),
-        A_ub=np.r_[choice.T, -choice.T],
-        b_ub=np.r_[one + slack, slack - one],
-        bounds=(0.0, 1.0),
-        method="highs-ds",
-        options={} if clock is None else {"time_limit": max(clock.left, 0.0)},
-    )
-    if result.status == 0:
-        used = choice[result.x > 0.5]
+    for integrality in (0, 1):  # most linear programmes end in a partition, in less time
+        result = milp(
+            -np.ones(choice.shape[0]),
+            constraints=[(choice.T, one - slack, one + slack)],
+            bounds=Bounds(0.0, 1.0),
+            integrality=integrality,
+            options={} if clock is None else {"time_limit": max(clock.part(PARTITIONING).left, 0.0)},
+        )
+        used = choice[:0] if result.x is None else choice[result.x > 0.5]
         if np.linalg.norm(used.sum(axis=0) - one) <= least:
             return used
-    return np.stack([proper[0], one - proper[0]])
+    return None
 
 
 def _distinct(rows: Float[np.ndarray, "K r"], tolerances: SpanTolerances) -> Float[np.ndarray, "k r"]:
@@ -259,18 +243,6 @@ def _groups(rows: Float[np.ndarray, "K r"], near: Float[np.ndarray, " K"]) -> li
             groups.append(around[left[around]])
             left[groups[-1]] = False
     return sorted(groups, key=len, reverse=True)
-
-
-def _null(rows: Float[np.ndarray, "k r"], tolerances: SpanTolerances) -> Float[np.ndarray, "r f"]:
-    """Directions on which all given functionals vanish."""
-    _, values, right = np.linalg.svd(rows)
-    rank = int(np.sum(values > tolerances.word_rank * values[0])) if values.size else 0
-    return right[rank:].T
-
-
-def _lift(local: Float[np.ndarray, " f"], space: Float[np.ndarray, "r f"]) -> Float[np.ndarray, " r"]:
-    """A functional on a subspace (orthonormal columns) as one on the whole space."""
-    return space @ local
 
 
 def _codes(space: FeatureSpace, raw: Float[np.ndarray, "T m"]) -> Int[np.ndarray, "T G"]:

@@ -80,7 +80,7 @@ class SpanLimits:
       partial_rows: most partial feature vectors that survive; with more the input span says too little.
       partial_checks: most partial feature vectors checked in one step.
       word_features: binary features from which a schema counts as wordy.
-      word_partitions: most partitions of words examined.
+      word_faces: most faces of the words' polytope that are looked at.
       centres_together: centres with equally few candidates that are searched before their results are used.
       whole_candidates: most candidates of a search through all 1-hop neighbourhoods; beyond it the other centres are
         searched only next to blocks found, which is a condition of the result.
@@ -97,7 +97,7 @@ class SpanLimits:
     partial_rows: int = 500_000
     partial_checks: int = 10_000_000
     word_features: int = 64
-    word_partitions: int = 20_000
+    word_faces: int = 20_000
     centres_together: int = 32
     whole_candidates: int = 30_000_000
     passing_blocks: int = 1_000_000

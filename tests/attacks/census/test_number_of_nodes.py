@@ -95,7 +95,7 @@ def test_blocks_are_those_of_checks_before_the_first_norm(
     for path in model.norms:
         returned = put(returned, path, {name: at(params, path)[name] for name in STATISTICS})
     seen = Observation(model, params, params, "ce", statistics=returned)
-    limits = dataclasses.replace(DEFAULTS.limits, span=dataclasses.replace(DEFAULTS.limits.span, word_partitions=7))
+    limits = dataclasses.replace(DEFAULTS.limits, span=dataclasses.replace(DEFAULTS.limits.span, word_faces=7))
     known, settings = Knowledge(SPACE, max_n=9), dataclasses.replace(DEFAULTS, limits=limits)
     tolerances = CensusProblem.of(seen, Knowledge(SPACE, n=9), settings).tolerances.span
     assert tolerances != DEFAULTS.tolerances.span
