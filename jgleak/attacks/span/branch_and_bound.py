@@ -133,7 +133,7 @@ def _explored(
                 known.append(vertex)
     values = np.array(known) @ even[:-1].T
     off = np.minimum(np.abs(values), np.abs(values - 1.0))
-    whole = off.max(axis=1, initial=0.0) <= tolerances.word_row * tolerances.word_entry
+    whole = off.max(axis=1) <= tolerances.word_row * tolerances.word_entry
     vectors = np.array(known)[whole] @ forth.T
     if len(known) == 1:
         return vectors, None

@@ -265,6 +265,7 @@ def marked(size: int, *chosen: tuple[int, ...]) -> np.ndarray:
         (marked(3, (0, 1), (1, 2), (0, 2)), 3),
         (marked(3, (0,)), 2),
         (marked(5, *combinations(range(5), 2), (4,)), 3),
+        (marked(5, *combinations(range(5), 2)), 2),
         (marked(3, (), (0, 1, 2)), 0),
         (marked(3), 0),
         (marked(5, (0, 1), (2,), (3, 4)) * [1.0, 2.0, 3.0, 4.0, 5.0], 3),
@@ -274,14 +275,15 @@ def marked(size: int, *chosen: tuple[int, ...]) -> np.ndarray:
         "finest",
         "complements",
         "one and its complement",
-        "halves",
+        "pairs and one",
+        "pairs alone",
         "not proper",
         "none",
         "unequal",
     ],
 )
 def test_a_partition_is_as_fine_as_patterns_and_complements_allow(patterns: np.ndarray, parts: int) -> None:
-    """Of the pairs of five and one of these, a linear programme takes halves, and a whole solution is a pair more."""
+    """Of the pairs of five alone a linear programme takes halves; in whole numbers they are one and its complement."""
     one = np.max(patterns, axis=0, initial=1.0)
     found = _partition(patterns, one, TOLERANCES, None)
     assert _partition(patterns, 0.0 * one, TOLERANCES, None) is None

@@ -11,6 +11,7 @@ import pytest
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.span import branch_and_bound
 from jgleak.attacks.span.branch_and_bound import Face, null, zero_one
+from jgleak.attacks.span.corners import MOST, corners
 from jgleak.attacks.span.settings import TOLERANCES
 from tests.clocks import HELD
 
@@ -97,19 +98,55 @@ def test_number_and_time_end_the_search() -> None:
     assert complete and as_set(found) == as_set(np.eye(6))
 
 
+def test_the_solver_has_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved, limits = branch_and_bound.milp, list[float]()
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        limits.append(kwargs["options"]["time_limit"])
+        return solved(*args, **kwargs)
+
+    monkeypatch.setattr(branch_and_bound, "milp", timed)
+    clock = Budget(time_limit=50.0).start()
+    zero_one(np.eye(3), [Face.whole(np.ones(3))], SLACK, TOLERANCES, clock=clock, most=1000)
+    assert limits and clock.left <= min(limits) <= max(limits) <= 50.0
+
+
 def test_where_the_solver_cannot_tell_the_face_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     solved, calls = branch_and_bound.milp, list[int]()
 
     def uncertain(*args: Any, **kwargs: Any) -> Any:
         result = solved(*args, **kwargs)
-        calls.append(1)
-        if len(calls) % 3 == 1:
+        ((even, *_),) = kwargs["constraints"]
+        calls.append(even.shape[1])
+        if even.shape[1] > 2:
             result.status = 4
         return result
 
     monkeypatch.setattr(branch_and_bound, "milp", uncertain)
-    found, complete = searched(np.eye(5), np.ones(5))
-    assert complete and as_set(found) == as_set(np.eye(5)) and len(calls) > 3
+    constant = np.zeros((2, 5)) + [[0.0], [1.0]]  # to split by what is 0 or 1 everywhere leads nowhere
+    found, complete = searched(np.r_[constant, np.eye(5)], np.ones(5))
+    assert complete and as_set(found) == as_set(np.eye(5)) and max(calls) == 5
+
+
+def test_two_known_vectors_are_enough_to_split_a_face(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No programme is solved, and none of them is lost."""
+    monkeypatch.setattr(branch_and_bound, "milp", None)
+    for number in (2, 3):
+        face = Face.whole(np.ones(4))._replace(inside=np.eye(4)[::-1][:number])
+        rng = np.random.default_rng(0)
+        vectors, halves = branch_and_bound._explored(np.eye(4), face, SLACK, TOLERANCES, HELD, rng)
+        assert halves is not None and len(vectors) == number and as_set(vectors) == as_set(face.inside)
+        np.testing.assert_allclose(halves.sum(axis=0), face.one)
+        assert as_set(face.inside[:2] @ halves.T) == {(0, 1), (1, 0)}
+
+
+def test_small_spaces_are_searched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every vector comes once."""
+    monkeypatch.setattr(branch_and_bound, "corners", corners)
+    for size in (MOST - 1, MOST + 1):
+        turn = np.linalg.qr(np.random.default_rng(0).normal(size=(size, size)))[0]
+        found, complete = searched(np.eye(size) @ turn, np.ones(size) @ turn)
+        assert complete and len(found) == size and as_set(found @ turn.T) == as_set(np.eye(size))
 
 
 def test_a_face_is_split_into_those_where_one_part_is_one() -> None:
