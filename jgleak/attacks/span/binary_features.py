@@ -51,7 +51,7 @@ class Words(NamedTuple):
 
     Attributes:
       codes: feature vectors ``(T, G)``.
-      complete: False where the clock, the number of faces or the solver ended the search.
+      complete: False where the clock or a limit ended the search, or noise or rounding may have lost some.
     """
 
     codes: Int[np.ndarray, "T G"]
@@ -84,10 +84,12 @@ def passing_words(
     free = _free(np.r_[words[marks], unity[None]], len(values), tolerances)
     seen = null(free.T, tolerances)  # the other directions
     slack = max(tolerances.word_sum, subspace.tolerance)
-    rows, complete = _rows(words[marks] @ seen, unity @ seen, slack, tolerances, clock, limits.word_faces)
+    rows, complete = _rows(words[marks] @ seen, unity @ seen, slack, tolerances, clock, limits)
     raw = _numbered(rows @ seen.T, free, words[~marks], values, space.width) @ words.T
     codes = np.unique(_codes(space, raw), axis=0)
-    return Words(codes[subspace.distances(space.encode(codes)) <= subspace.tolerance], complete)
+    codes = codes[subspace.distances(space.encode(codes)) <= subspace.tolerance]
+    precise = subspace.tolerance <= tolerances.word_precise and not subspace.margin.spread.size
+    return Words(codes, complete and precise)
 
 
 def _functionals(space: FeatureSpace, subspace: Subspace) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, " r"]]:
@@ -174,14 +176,18 @@ def _numbered(
     """Every row moved along the free directions to where as many numbers have one of their values each."""
     dimensions = free.shape[1]
     if not dimensions:
+        _bounded(rows.shape[0], width)
         return rows
     chosen = qr((numbers @ free).T, pivoting=True)[-1][:dimensions]  # those that the directions tell apart best
     grid = np.stack(np.meshgrid(*(values[c] for c in chosen)), axis=-1).reshape(-1, dimensions)
-    number = rows.shape[0] * grid.shape[0]
-    if number * width > MOST_ENTRIES:
-        raise TooManyCandidates(f"words leave {number} feature vectors open: {FEWER}")
+    _bounded(rows.shape[0] * grid.shape[0], width)
     missing = grid[None] - (rows @ numbers[chosen].T)[:, None]
     return (rows[:, None] + missing @ np.linalg.pinv(numbers[chosen] @ free).T @ free.T).reshape(-1, free.shape[0])
+
+
+def _bounded(number: int, width: int) -> None:
+    if number * width > MOST_ENTRIES:
+        raise TooManyCandidates(f"words leave {number} feature vectors open: {FEWER}")
 
 
 def _rows(
@@ -190,15 +196,15 @@ def _rows(
     slack: float,
     tolerances: SpanTolerances,
     clock: Clock | None,
-    faces: int,
+    limits: SpanLimits,
 ) -> tuple[Float[np.ndarray, "T r"], bool]:
     """Coordinates of every row whose words are 0 or 1, and whether all of them were looked at."""
     size = np.linalg.norm(words, axis=1)
-    patterns = _distinct(words[size > tolerances.word_entry * size.max()], tolerances)
+    patterns = _distinct(words[size > tolerances.word_nothing * size.max()], tolerances)
     whole = Face.whole(unity)
     parts = _partition(patterns, unity, tolerances, clock)
     starts = [whole] if parts is None else whole.split(parts, tolerances)
-    return zero_one(patterns, starts, slack, tolerances, clock=clock, most=faces)
+    return zero_one(patterns, starts, slack, tolerances, clock=clock, limits=limits)
 
 
 def _partition(
@@ -206,30 +212,29 @@ def _partition(
 ) -> Float[np.ndarray, "p r"] | None:
     """As many patterns (or complements) as possible that add up to ``one``; None where none are found in time."""
     scale = np.linalg.norm(one)
-    size, least = np.linalg.norm(patterns, axis=1), tolerances.word_entry * scale
+    size, least = np.linalg.norm(patterns, axis=1), tolerances.word_nothing * scale
     proper = patterns[(size > least) & (np.linalg.norm(patterns - one, axis=1) > least)]
     if not (scale and len(proper)):
         return None
     choice = _distinct(np.r_[proper, one - proper], tolerances)
-    slack = tolerances.word_sum * scale
+    allowed, part = tolerances.word_sum * scale, None if clock is None else clock.part(PARTITIONING)
     for integrality in (0, 1):  # most linear programmes end in a partition, in less time
         result = milp(
             -np.ones(choice.shape[0]),
-            constraints=[(choice.T, one - slack, one + slack)],
+            constraints=[(choice.T, one - 0.5 * allowed, one + 0.5 * allowed)],
             bounds=Bounds(0.0, 1.0),
             integrality=integrality,
-            options={} if clock is None else {"time_limit": max(clock.part(PARTITIONING).left, 0.0)},
+            options={} if part is None else {"time_limit": max(part.left, 0.0)},
         )
         used = choice[:0] if result.x is None else choice[result.x > 0.5]
-        if np.linalg.norm(used.sum(axis=0) - one) <= least:
+        if np.abs(used.sum(axis=0) - one).max() <= allowed:
             return used
     return None
 
 
 def _distinct(rows: Float[np.ndarray, "K r"], tolerances: SpanTolerances) -> Float[np.ndarray, "k r"]:
     """Rows that differ, each the mean of its near-copies; the commonest first."""
-    tolerance = tolerances.word_entry * np.median(np.linalg.norm(rows, axis=1)) if rows.size else 0.0
-    groups = _groups(rows, np.full(rows.shape[0], tolerance))
+    groups = _groups(rows, tolerances.word_entry * np.linalg.norm(rows, axis=1))
     return np.array([rows[g].mean(axis=0) for g in groups]).reshape(-1, rows.shape[1])
 
 

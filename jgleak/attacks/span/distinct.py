@@ -24,6 +24,9 @@ from jgleak.attacks.span.settings import SpanLimits
 from jgleak.federated.observation import Observation
 from jgleak.graph import Graph
 
+DEPENDENT = 1e-5
+"""Rows of unit length are taken to add up to another where less of it than this is left."""
+
 
 @dataclasses.dataclass
 class Board:
@@ -36,6 +39,8 @@ class Board:
       occurring: nodes that certainly occur. The others are settled once a settled node has them as a neighbour, so
         that no neighbourhood rests on a node that may not occur. None: any node is settled (GRAIN).
       absent: nodes that are taken not to occur.
+      mixed: open nodes whose rows those of the settled ones add up to, and that no settled one has as a neighbour. They
+        are left out as long as the rows of nodes are taken to be independent; None: they are not.
     """
 
     nodes: Nodes
@@ -43,6 +48,7 @@ class Board:
     tried: dict[int, tuple[frozenset[int], ...]] = dataclasses.field(default_factory=dict)
     occurring: frozenset[int] | None = None
     absent: frozenset[int] = frozenset()
+    mixed: frozenset[int] | None = None
 
     @property
     def open(self) -> list[int]:
@@ -58,7 +64,7 @@ class Board:
         """Open nodes that lack neighbours."""
         known = [u for around in self.settled.values() for u in around]
         lacking = self.nodes.degrees > np.bincount(np.array(known, int), minlength=self.nodes.degrees.size)
-        lacking[[*self.settled, *self.absent]] = False
+        lacking[[*self.settled, *self.absent, *(self.mixed or ())]] = False
         return np.flatnonzero(lacking)
 
     def slots(self, v: int, free: Int[np.ndarray, " k"]) -> list[Slot] | None:
@@ -78,7 +84,18 @@ class Board:
 
     def reached(self, v: int) -> bool:
         """True when ``v`` may be settled."""
-        return self.occurring is None or v in self.occurring or bool(self.certain(v))
+        return v not in (self.mixed or ()) and (self.occurring is None or v in self.occurring or bool(self.certain(v)))
+
+    def mix(self) -> None:
+        """Find the mixed nodes anew."""
+        if self.mixed is None or not self.settled:
+            return
+        lengths = np.linalg.norm(self.nodes.rows, axis=1, keepdims=True)
+        unit = self.nodes.rows / np.where(lengths, lengths, 1.0)
+        _, sizes, axes = np.linalg.svd(unit[[*self.settled]], full_matrices=False)
+        axes = axes[sizes > DEPENDENT * sizes.max()]
+        near = np.linalg.norm(unit - unit @ axes.T @ axes, axis=1) <= DEPENDENT
+        self.mixed = frozenset(v for v in self.open if near[v] and not self.certain(v))
 
     def agrees(self, v: int, around: frozenset[int]) -> bool:
         """True when no settled node contradicts this neighbourhood."""
@@ -117,6 +134,7 @@ def settle(
         if len(board.tried[v]) == 1:
             board.settled[v] = board.tried[v][0]
             narrow(board)
+            board.mix()
     return checked
 
 

@@ -28,7 +28,7 @@ from jgleak.attacks.span.binary_features import (
     wordy,
 )
 from jgleak.attacks.span.nodes import TooManyCandidates
-from jgleak.attacks.span.settings import TOLERANCES, SpanLimits
+from jgleak.attacks.span.settings import LIMITS, TOLERANCES, SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace, binary, number, onehot
 from jgleak.federated import Knowledge
@@ -160,6 +160,39 @@ def test_without_absent_words_nothing_shows_the_means() -> None:
     truth[0, :12] = 1
     with pytest.raises(TooManyCandidates, match="absent"):
         passing_words(space, span_of(space, truth, 0))
+
+
+@pytest.mark.parametrize("share", [1e-1, 2e-2, 1e-2])
+def test_a_node_of_a_small_gradient_is_found(share: float) -> None:
+    """Two such nodes that have the words of others and one more, one of them raw, in a span of twenty."""
+    words, nodes, rng = 80, 20, np.random.default_rng(3)
+    space = FeatureSpace((*(binary(f"w{g}") for g in range(words)), onehot("kind", "ab")))
+    truth = np.c_[rng.random((nodes, words)) < 0.15, np.arange(nodes) % 2].astype(np.int32)
+    truth[:, -3:-1] = 0
+    truth[-2:] = truth[:2]
+    truth[-2:, -3] = 1
+    truth[-1, -2] = 1
+    gradient = np.ones(nodes)
+    gradient[-2:] = share
+    rows = space.encode(truth)
+    upstream = gradient[:, None] * rng.normal(size=(nodes, 200))
+    subspace = Subspace.of_gradient((rows.T @ upstream).astype(np.float32))
+    found, complete = passing_words(space, subspace)
+    inside = subspace.distances(rows) <= subspace.tolerance
+    assert complete and inside.all() and as_set(truth) <= as_set(found)
+
+
+def test_of_an_inexact_span_rows_may_be_lost() -> None:
+    """Under noise, or where few digits are sent."""
+    space, rng = fitted(120, 2), np.random.default_rng(6)
+    truth = np.c_[rng.random((8, 120)) < 0.1, rng.integers(DEGREES, size=8)].astype(np.int32)
+    gradient = space.encode(truth).T @ rng.normal(size=(8, 100))
+    exact, coarse = (Subspace.of_gradient(gradient.astype(kind)) for kind in (np.float32, np.float16))
+    noisy = Subspace.of_gradient(gradient + 1e-5 * rng.normal(size=gradient.shape), noise=1e-5)
+    assert exact.tolerance < TOLERANCES.word_precise < coarse.tolerance
+    for span, complete in ((exact, True), (coarse, False), (noisy, False)):
+        found = passing_words(space, span)
+        assert as_set(truth) <= as_set(found.codes) and found.complete is complete
 
 
 def test_a_search_that_was_cut_short_says_so() -> None:
@@ -324,8 +357,8 @@ def test_a_word_that_never_occurs_in_public_says_nothing() -> None:
 def test_coordinates_may_have_any_unit(scale: float) -> None:
     space, nodes = fitted(30, 2), np.eye(4, 31, dtype=np.int32)
     words, unity = _functionals(space, span_of(space, nodes, 0))
-    rows, complete = _rows(words, unity, 1e-4, TOLERANCES, None, 100)
-    again = _rows(scale * words, scale * unity, 1e-4, TOLERANCES, None, 100)
+    rows, complete = _rows(words, unity, 1e-4, TOLERANCES, None, LIMITS)
+    again = _rows(scale * words, scale * unity, 1e-4, TOLERANCES, None, LIMITS)
     assert complete and again[1] and len(rows) >= 4
     np.testing.assert_allclose(scale * again[0], rows, rtol=1e-6, atol=1e-9)
 
@@ -334,7 +367,7 @@ def test_coordinates_may_have_any_unit(scale: float) -> None:
 def test_parts_add_up_as_far_as_rounding_lets_them(scale: float) -> None:
     """Relative to the whole, however large it is."""
     rng = np.random.default_rng(0)
-    off = 0.2 * TOLERANCES.word_sum * rng.choice([-1.0, 1.0], (6, 6))
+    off = 0.1 * TOLERANCES.word_sum * rng.choice([-1.0, 1.0], (6, 6))
     patterns = np.r_[np.eye(6) + off, marked(6, (0, 1), (2, 3, 4))]
     found = _partition(scale * patterns, scale * np.ones(6), TOLERANCES, None)
     assert (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.span import branch_and_bound
 from jgleak.attacks.span.branch_and_bound import Face, null, zero_one
 from jgleak.attacks.span.corners import MOST, corners
-from jgleak.attacks.span.settings import TOLERANCES
+from jgleak.attacks.span.settings import LIMITS, TOLERANCES, SpanLimits
 from tests.clocks import HELD
 
 SLACK = 1e-4
@@ -31,7 +32,7 @@ def as_set(rows: np.ndarray) -> set[tuple[int, ...]]:
 def searched(
     patterns: np.ndarray, one: np.ndarray, slack: float = SLACK, most: int = 10_000
 ) -> tuple[np.ndarray, bool]:
-    return zero_one(patterns, [Face.whole(one)], slack, TOLERANCES, clock=HELD, most=most)
+    return zero_one(patterns, [Face.whole(one)], slack, TOLERANCES, clock=HELD, limits=SpanLimits(word_faces=most))
 
 
 def spanned(rows: np.ndarray, seed: int, unit: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -81,6 +82,15 @@ def test_patterns_may_be_off_by_the_slack_and_no_more() -> None:
     assert complete and as_set(found) == {(1, 0), (0, 1)}
 
 
+@pytest.mark.parametrize("share", [1e-1, 1e-2, 1e-3])
+def test_functionals_may_have_lengths_of_any_order(share: float) -> None:
+    """As the words that only a node of a small gradient has."""
+    unit = np.diag([1.0, 1.0, share, share])
+    made = np.array([(1, 0, 0, 0), (1, 1, 0, 0), (1, 0, 1, 0), (1, 0, 1, 1)], float)
+    found, complete = searched(unit, np.eye(4)[0])
+    assert complete and as_set(found @ unit) == {(1, *bits) for bits in product((0, 1), repeat=3)} >= as_set(made)
+
+
 def test_what_no_pattern_shows_is_left_out() -> None:
     patterns = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     found, complete = searched(patterns, np.array([1.0, 1.0, 0.0]))
@@ -89,12 +99,14 @@ def test_what_no_pattern_shows_is_left_out() -> None:
 
 def test_number_and_time_end_the_search() -> None:
     patterns, one = np.eye(6), np.ones(6)
-    found, complete = searched(patterns, one, most=5)
-    assert not complete and len(found) < 6 and as_set(found) <= as_set(np.eye(6))
+    found, complete = searched(patterns, one, most=1)
+    assert not complete and len(as_set(found)) == 2 and as_set(found) <= as_set(np.eye(6)), "with what is known"
+    cut = zero_one(patterns, [Face.whole(one)], SLACK, TOLERANCES, clock=HELD, limits=SpanLimits(partial_rows=0))
+    assert not cut[1]
     whole = [Face.whole(one)]
-    ended = zero_one(patterns, whole, SLACK, TOLERANCES, clock=Budget(time_limit=0.0).start(), most=1000)
+    ended = zero_one(patterns, whole, SLACK, TOLERANCES, clock=Budget(time_limit=0.0).start(), limits=LIMITS)
     assert ended[0].shape == (0, 6) and not ended[1]
-    found, complete = zero_one(patterns, whole, SLACK, TOLERANCES, clock=None, most=1000)
+    found, complete = zero_one(patterns, whole, SLACK, TOLERANCES, clock=None, limits=LIMITS)
     assert complete and as_set(found) == as_set(np.eye(6))
 
 
@@ -107,7 +119,7 @@ def test_the_solver_has_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(branch_and_bound, "milp", timed)
     clock = Budget(time_limit=50.0).start()
-    zero_one(np.eye(3), [Face.whole(np.ones(3))], SLACK, TOLERANCES, clock=clock, most=1000)
+    zero_one(np.eye(3), [Face.whole(np.ones(3))], SLACK, TOLERANCES, clock=clock, limits=LIMITS)
     assert limits and clock.left <= min(limits) <= max(limits) <= 50.0
 
 
@@ -133,11 +145,18 @@ def test_two_known_vectors_are_enough_to_split_a_face(monkeypatch: pytest.Monkey
     monkeypatch.setattr(branch_and_bound, "milp", None)
     for number in (2, 3):
         face = Face.whole(np.ones(4))._replace(inside=np.eye(4)[::-1][:number])
-        rng = np.random.default_rng(0)
-        vectors, halves = branch_and_bound._explored(np.eye(4), face, SLACK, TOLERANCES, HELD, rng)
-        assert halves is not None and len(vectors) == number and as_set(vectors) == as_set(face.inside)
-        np.testing.assert_allclose(halves.sum(axis=0), face.one)
-        assert as_set(face.inside[:2] @ halves.T) == {(0, 1), (1, 0)}
+        vectors, half = branch_and_bound._explored(np.eye(4), face, SLACK, TOLERANCES, HELD)
+        assert half in (2, 3) and len(vectors) == number and as_set(vectors) == as_set(face.inside)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_empty_face_is_one_without_known_vectors(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a known vector such an answer is a contradiction, and the face is split."""
+    nothing = SimpleNamespace(status=branch_and_bound.INFEASIBLE, x=None)
+    monkeypatch.setattr(branch_and_bound, "milp", lambda *_, **__: nothing)
+    face = Face.whole(np.ones(4))._replace(inside=np.eye(4)[:number])
+    vectors, half = branch_and_bound._explored(np.eye(4), face, SLACK, TOLERANCES, HELD)
+    assert len(vectors) == number and (half is None) is (number == 0)
 
 
 def test_small_spaces_are_searched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
