@@ -49,7 +49,7 @@ def reconstruct_distinct(
         checked = settle(board, observation, checks, limits, part, budget)
         seconds_settling = clock.elapsed - seconds_nodes
         found = fit(board, completions(board, part), part)
-        if found.stop != "match" and (board.mixed or part.left <= 0):
+        if found.stop != "match" and (board.mixed or part.left <= 0) and clock.left > 0:
             board.mixed, begun = None, clock.elapsed
             checked += settle(board, observation, checks, limits, clock, budget)
             seconds_settling += clock.elapsed - begun

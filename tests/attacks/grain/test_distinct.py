@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.distance import Fit
 from jgleak.attacks.grain import distinct as module
 from jgleak.attacks.grain.settings import DEFAULTS
+from jgleak.attacks.span.distinct import Board
 from jgleak.attacks.span.hops import Nodes
 from jgleak.federated import Knowledge, Observation
 from jgleak.graph import Graph
@@ -64,6 +65,44 @@ def test_every_completion_is_tested_until_one_matches(
     monkeypatch.setattr(module, "find_nodes", lambda *_, **__: ring)
     late = module.reconstruct_distinct(observed, known, DEFAULTS, clock=Clock(0.0, 0.0), budget=Budget())
     assert late.stop == ("match" if late.gradient_distance == matching else "time") and late.info["graphs_tested"] == 1
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_mixtures_of_nodes_are_looked_at_where_nothing_matches_without_them(
+    mixed: bool, lab: Any, monkeypatch: Any
+) -> None:
+    """The second time they are no longer left out; and where no time was left for all, the rest is used."""
+    asked = list[frozenset[int] | None]()
+
+    def settle(board: Board, *_: Any) -> int:
+        asked.append(board.mixed)
+        if board.mixed is not None:
+            board.mixed = frozenset({1} if mixed else ())
+        return 10
+
+    codes = np.arange(2)[:, None]
+    pair = Nodes(codes, codes.astype(float), np.ones(2, int), certain=True)
+    monkeypatch.setattr(module, "find_nodes", lambda *_, **__: pair)
+    monkeypatch.setattr(module, "block_checks", lambda *_: [])
+    monkeypatch.setattr(module, "settle", settle)
+    distances = iter([(0.5, 3), (0.7, 4), (0.7, 5), (0.5, 6)])
+    monkeypatch.setattr(module, "gradient_distances", lambda *_: [next(distances)])
+    model = lab.model(layers=2, hidden=4, readout_widths=(3,))
+    observed, known = Observation(model, lab.params(model), lab.params(model), "bce"), Knowledge(lab.space)
+
+    def run(share: float) -> Reconstruction:
+        asked.clear()
+        monkeypatch.setattr(module, "INDEPENDENT", share)
+        clock = Budget(time_limit=1000.0).start()
+        return module.reconstruct_distinct(observed, known, DEFAULTS, clock=clock, budget=Budget())
+
+    found = run(0.5)
+    assert found.stop == "exhausted" and found.gradient_distance == 0.5 and found.best is not None and found.best.y == 3
+    assert asked == [frozenset(), None][: 1 + mixed]
+    assert [found.info[part] for part in ("one_hop_checked", "graphs_tested")] == [10 * (1 + mixed), 1 + mixed]
+    if not mixed:
+        cut = run(0.0)
+        assert asked == [frozenset(), None] and cut.best is not None and (cut.gradient_distance, cut.best.y) == (0.7, 4)
 
 
 def test_the_seconds_of_the_parts_add_up(lab: Any, monkeypatch: Any) -> None:

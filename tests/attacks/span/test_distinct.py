@@ -71,6 +71,26 @@ def test_what_the_others_leave_one_candidate_is_settled_and_settles_more() -> No
     assert known.tried == {4: ({5},), 0: ({2},), 5: ()}
 
 
+def test_mixtures_of_settled_nodes_are_left_out() -> None:
+    """3 is 0 with what tells 1 from 2; 4 has a column of its own; 5 is zero. None is, if that is not asked, while
+    nothing is settled, or where a settled node has it as a neighbour."""
+    rows = np.array([[1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [0, 0, 1, 1, 0], [0, 1, 0, 1, 0], [1, 1, 0, 0, 1], [0] * 5])
+    nodes = Nodes(rows, 7.0 * rows, np.full(6, 2))
+
+    def mixed(settled: dict[int, frozenset[int]], **fields: Any) -> Board:
+        some = Board(nodes, settled, **{"mixed": frozenset[int](), **fields})
+        some.mix()
+        return some
+
+    three = {0: frozenset({1}), 1: frozenset({0}), 2: frozenset({4})}
+    known = mixed(three)
+    assert known.mixed == {3, 5} and known.free.tolist() == [4]
+    assert [known.reached(v) for v in (3, 4)] == [False, True]
+    assert mixed(three | {2: frozenset({3})}).mixed == {5} and mixed({}).mixed == frozenset()
+    assert mixed({0: frozenset({1}), 2: frozenset({4})}).mixed == {5}, "two do not add up to it"
+    assert mixed(three, mixed=None).mixed is None
+
+
 def test_several_candidates_that_nothing_contradicts_stay() -> None:
     known = board((1,) * 4, {})
     known.tried[0] = (frozenset({1}), frozenset({2}))
