@@ -19,8 +19,8 @@ from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import Observation
 from jgleak.graph import Graph
 
-INDEPENDENT = 0.8
-"""Share of the time in which no node's features are taken to add up of other nodes'."""
+WITHOUT_MIXTURES = 0.8
+"""Share of the time in which no node's features are taken to be a sum of other nodes'."""
 
 
 def reconstruct_distinct(
@@ -45,12 +45,15 @@ def reconstruct_distinct(
         seconds_settling = clock.elapsed - seconds_nodes
         found = fit(board, joined(board, clock, knowledge.connected), clock)
     else:
-        board, part = Board(nodes, mixed=frozenset()), clock.part(INDEPENDENT)
+        board, part = Board(nodes, mixed=frozenset()), clock.part(WITHOUT_MIXTURES)
         checked = settle(board, observation, checks, limits, part, budget)
+        if not board.restricted:
+            part = clock
+            checked += settle(board, observation, checks, limits, clock, budget)
         seconds_settling = clock.elapsed - seconds_nodes
         found = fit(board, completions(board, part), part)
-        if found.stop != "match" and (board.mixed or part.left <= 0) and clock.left > 0:
-            board.mixed, begun = None, clock.elapsed
+        if board.restricted and found.stop != "match" and clock.left > 0:
+            board, begun = Board(nodes), clock.elapsed
             checked += settle(board, observation, checks, limits, clock, budget)
             seconds_settling += clock.elapsed - begun
             found = found.or_closer(fit(board, completions(board, clock), clock))

@@ -199,16 +199,20 @@ def _rows(
     limits: SpanLimits,
 ) -> tuple[Float[np.ndarray, "T r"], bool]:
     """Coordinates of every row whose words are 0 or 1, and whether all of them were looked at."""
-    size = np.linalg.norm(words, axis=1)
-    patterns = _distinct(words[size > tolerances.word_nothing * size.max()], tolerances)
+    size, near = np.linalg.norm(words, axis=1), min(tolerances.word_entry, 2.0 * slack)
+    patterns = _distinct(words[size > tolerances.word_nothing * size.max()], near)
     whole = Face.whole(unity)
-    parts = _partition(patterns, unity, tolerances, clock)
+    parts = _partition(patterns, unity, near, tolerances, clock)
     starts = [whole] if parts is None else whole.split(parts, tolerances)
     return zero_one(patterns, starts, slack, tolerances, clock=clock, limits=limits)
 
 
 def _partition(
-    patterns: Float[np.ndarray, "K r"], one: Float[np.ndarray, " r"], tolerances: SpanTolerances, clock: Clock | None
+    patterns: Float[np.ndarray, "K r"],
+    one: Float[np.ndarray, " r"],
+    near: float,
+    tolerances: SpanTolerances,
+    clock: Clock | None,
 ) -> Float[np.ndarray, "p r"] | None:
     """As many patterns (or complements) as possible that add up to ``one``; None where none are found in time."""
     scale = np.linalg.norm(one)
@@ -216,7 +220,7 @@ def _partition(
     proper = patterns[(size > least) & (np.linalg.norm(patterns - one, axis=1) > least)]
     if not (scale and len(proper)):
         return None
-    choice = _distinct(np.r_[proper, one - proper], tolerances)
+    choice = _distinct(np.r_[proper, one - proper], near)
     allowed, part = tolerances.word_sum * scale, None if clock is None else clock.part(PARTITIONING)
     for integrality in (0, 1):  # most linear programmes end in a partition, in less time
         result = milp(
@@ -232,9 +236,12 @@ def _partition(
     return None
 
 
-def _distinct(rows: Float[np.ndarray, "K r"], tolerances: SpanTolerances) -> Float[np.ndarray, "k r"]:
-    """Rows that differ, each the mean of its near-copies; the commonest first."""
-    groups = _groups(rows, tolerances.word_entry * np.linalg.norm(rows, axis=1))
+def _distinct(rows: Float[np.ndarray, "K r"], near: float) -> Float[np.ndarray, "k r"]:
+    """Rows that differ by more than this share of their length, each the mean of its near-copies; the commonest first.
+
+    Words that one node of a small gradient tells apart differ by little: only copies up to rounding are one.
+    """
+    groups = _groups(rows, near * np.linalg.norm(rows, axis=1))
     return np.array([rows[g].mean(axis=0) for g in groups]).reshape(-1, rows.shape[1])
 
 

@@ -2,8 +2,8 @@
 
 Each of them is a vertex of the polytope on which no functional leaves [0, 1], and of rows of features most vertices are
 such vectors. A linear programme gives one, and a second one the vertex that differs from it in the most functionals. If
-that differs in less than one, there is no other vector; else a functional on which they differ splits the polytope into
-the face where it is 0 and the one where it is 1.
+these are fewer than one in sum, there is no other vector; else a functional on which they differ splits the polytope
+into the face where it is 0 and the one where it is 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ SOLVED, INFEASIBLE = 0, 2
 
 ROUNDING = 1e-6
 """Directions in which all functionals together change by less than this share of the most are rounding."""
-
 
 TIES = 0.1
 """Most that what breaks ties can add to the number of functionals in which two vectors differ."""
@@ -141,7 +140,7 @@ def _explored(
         if vertex is None:
             raise Unsolved
         other = face.space @ vertex
-        unlike = patterns @ other - values
+        unlike = patterns @ other - np.round(values)  # what rounds off many patterns adds up
     except Unsolved:
         return np.array(known).reshape(-1, face.one.size), most
     if sign @ unlike < 0.5:  # another vector differs in a whole pattern at least

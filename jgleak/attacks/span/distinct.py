@@ -27,6 +27,9 @@ from jgleak.graph import Graph
 DEPENDENT = 1e-5
 """Rows of unit length are taken to add up to another where less of it than this is left."""
 
+TINY = np.finfo(np.float64).tiny
+"""In place of the length of a row of zeros."""
+
 
 @dataclasses.dataclass
 class Board:
@@ -41,6 +44,7 @@ class Board:
       absent: nodes that are taken not to occur.
       mixed: open nodes whose rows those of the settled ones add up to, and that no settled one has as a neighbour. They
         are left out as long as the rows of nodes are taken to be independent; None: they are not.
+      restricted: some were left out at some time.
     """
 
     nodes: Nodes
@@ -49,6 +53,7 @@ class Board:
     occurring: frozenset[int] | None = None
     absent: frozenset[int] = frozenset()
     mixed: frozenset[int] | None = None
+    restricted: bool = False
 
     @property
     def open(self) -> list[int]:
@@ -80,7 +85,8 @@ class Board:
 
     def real(self, v: int) -> bool:
         """True when ``v`` surely or probably occurs, and did not pass the node filter by accident."""
-        return self.nodes.certain or bool(self.certain(v) or self.tried.get(v)) or v in (self.occurring or ())
+        likely = bool(self.certain(v) or self.tried.get(v)) or v in (self.occurring or ())
+        return self.nodes.certain or (likely and v not in (self.mixed or ()))
 
     def reached(self, v: int) -> bool:
         """True when ``v`` may be settled."""
@@ -88,14 +94,16 @@ class Board:
 
     def mix(self) -> None:
         """Find the mixed nodes anew."""
-        if self.mixed is None or not self.settled:
+        if self.mixed is None or self.nodes.certain or not self.settled:
             return
-        lengths = np.linalg.norm(self.nodes.rows, axis=1, keepdims=True)
-        unit = self.nodes.rows / np.where(lengths, lengths, 1.0)
-        _, sizes, axes = np.linalg.svd(unit[[*self.settled]], full_matrices=False)
+        open_ = np.array(self.open, int)
+        settled, others = (self.nodes.rows[part] for part in ([*self.settled], open_))
+        settled, others = (rows / np.maximum(np.linalg.norm(rows, axis=1), TINY)[:, None] for rows in (settled, others))
+        _, sizes, axes = np.linalg.svd(settled, full_matrices=False)
         axes = axes[sizes > DEPENDENT * sizes.max()]
-        near = np.linalg.norm(unit - unit @ axes.T @ axes, axis=1) <= DEPENDENT
-        self.mixed = frozenset(v for v in self.open if near[v] and not self.certain(v))
+        near = np.linalg.norm(others - others @ axes.T @ axes, axis=1) <= DEPENDENT
+        self.mixed = frozenset(v for v in open_[near].tolist() if not self.certain(v))
+        self.restricted |= bool(self.mixed)
 
     def agrees(self, v: int, around: frozenset[int]) -> bool:
         """True when no settled node contradicts this neighbourhood."""

@@ -36,9 +36,9 @@ class SpanTolerances:
       word_entry: largest error of an entry that should be 0 or 1, and of vectors of words that should be equal
         (relative).
       word_row: a row of words is kept where no entry is farther from 0 and 1 than this multiple of that error.
-      word_nothing: words whose vectors are shorter than this share of the longest occur in no row.
+      word_nothing: words whose vectors are shorter than this share of the longest, or of the whole, are rounding.
       word_sum: largest error of the sum of a partition's words, relative to the sum.
-      word_precise: where rounding moves rows by more than this, relative to their length, some of words may be lost.
+      word_precise: where rounding moves rows by more than this, relative to their length, a row of words may be lost.
       word_rank: singular values of words below this share of the largest are zero.
       outside_row: smallest relative residual of a row whose direction outside a span is looked at: a smaller one is
         mostly noise.

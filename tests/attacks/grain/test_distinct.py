@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Budget, Clock, Reconstruction
+from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.distance import Fit
 from jgleak.attacks.grain import distinct as module
 from jgleak.attacks.grain.settings import DEFAULTS
@@ -71,13 +71,13 @@ def test_every_completion_is_tested_until_one_matches(
 def test_mixtures_of_nodes_are_looked_at_where_nothing_matches_without_them(
     mixed: bool, lab: Any, monkeypatch: Any
 ) -> None:
-    """The second time they are no longer left out; and where no time was left for all, the rest is used."""
-    asked = list[frozenset[int] | None]()
+    """On another board: what was settled without them may be wrong. If there are none, the first search has all of the
+    time."""
+    asked = list[Board]()
 
     def settle(board: Board, *_: Any) -> int:
-        asked.append(board.mixed)
-        if board.mixed is not None:
-            board.mixed = frozenset({1} if mixed else ())
+        asked.append(board)
+        board.restricted = mixed and board.mixed is not None
         return 10
 
     codes = np.arange(2)[:, None]
@@ -85,24 +85,16 @@ def test_mixtures_of_nodes_are_looked_at_where_nothing_matches_without_them(
     monkeypatch.setattr(module, "find_nodes", lambda *_, **__: pair)
     monkeypatch.setattr(module, "block_checks", lambda *_: [])
     monkeypatch.setattr(module, "settle", settle)
-    distances = iter([(0.5, 3), (0.7, 4), (0.7, 5), (0.5, 6)])
+    distances = iter([(0.5, 3), (0.7, 4)])
     monkeypatch.setattr(module, "gradient_distances", lambda *_: [next(distances)])
     model = lab.model(layers=2, hidden=4, readout_widths=(3,))
     observed, known = Observation(model, lab.params(model), lab.params(model), "bce"), Knowledge(lab.space)
-
-    def run(share: float) -> Reconstruction:
-        asked.clear()
-        monkeypatch.setattr(module, "INDEPENDENT", share)
-        clock = Budget(time_limit=1000.0).start()
-        return module.reconstruct_distinct(observed, known, DEFAULTS, clock=clock, budget=Budget())
-
-    found = run(0.5)
+    clock = Budget(time_limit=1000.0).start()
+    found = module.reconstruct_distinct(observed, known, DEFAULTS, clock=clock, budget=Budget())
     assert found.stop == "exhausted" and found.gradient_distance == 0.5 and found.best is not None and found.best.y == 3
-    assert asked == [frozenset(), None][: 1 + mixed]
-    assert [found.info[part] for part in ("one_hop_checked", "graphs_tested")] == [10 * (1 + mixed), 1 + mixed]
-    if not mixed:
-        cut = run(0.0)
-        assert asked == [frozenset(), None] and cut.best is not None and (cut.gradient_distance, cut.best.y) == (0.7, 4)
+    assert found.info["one_hop_checked"] == 20 and found.info["graphs_tested"] == 1 + mixed
+    assert [board.mixed for board in asked] == [frozenset(), None if mixed else frozenset()]
+    assert (asked[0] is asked[1]) is not mixed
 
 
 def test_the_seconds_of_the_parts_add_up(lab: Any, monkeypatch: Any) -> None:

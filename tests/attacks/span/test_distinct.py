@@ -89,6 +89,9 @@ def test_mixtures_of_settled_nodes_are_left_out() -> None:
     assert mixed(three | {2: frozenset({3})}).mixed == {5} and mixed({}).mixed == frozenset()
     assert mixed({0: frozenset({1}), 2: frozenset({4})}).mixed == {5}, "two do not add up to it"
     assert mixed(three, mixed=None).mixed is None
+    assert known.restricted and not mixed({}).restricted
+    known.tried[3] = (frozenset({1}), frozenset({2}))
+    assert not known.real(3) and mixed(three, mixed=None, tried=known.tried).real(3)
 
 
 def test_several_candidates_that_nothing_contradicts_stay() -> None:
