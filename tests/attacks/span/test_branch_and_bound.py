@@ -49,10 +49,12 @@ def with_total(rows: np.ndarray) -> np.ndarray:
     return np.c_[rows, np.ones(len(rows))]
 
 
-@pytest.mark.parametrize("unit", [1.0, 1e-2, 1e2])
-@pytest.mark.parametrize(("rows", "width", "share"), [(3, 8, 0.5), (5, 9, 0.3), (6, 7, 0.5), (8, 9, 0.2)])
+@pytest.mark.parametrize(
+    ("rows", "width", "share", "unit"),
+    [(3, 8, 0.5, 1.0), (5, 9, 0.3, 1e-2), (5, 9, 0.3, 1e2), (6, 7, 0.5, 1.0), (8, 8, 0.2, 1.0)],
+)
 def test_all_vectors_are_found_and_no_other(rows: int, width: int, share: float, unit: float) -> None:
-    for seed in range(5):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         made = with_total(rng.random((rows, width)) < share)
         values, one = spanned(made, seed, unit)
