@@ -60,10 +60,11 @@ CITESEER = Specification(dataset="citeseer")
 POKEC = Specification(dataset="pokec", max_n=60)
 
 
-def _pokec(low: int, high: int, gsm0: float, gsm1: float, gsm2: float, full: float, hours: float) -> Row:
-    experiment = replace(POKEC, model="gat", min_nodes=low, max_nodes=high)
-    printed = Printed(gsm0, gsm1, gsm2, full, hours, graphs=20)
-    return Row(f"pokec-gat-{low}-{high}", f"Pokec, GAT, {low}-{high} nodes", "Table 12", printed, experiment)
+def _pokec(low: int, high: int, printed: tuple[float, float, float, float], hours: float, *, seed: int = 0) -> Row:
+    experiment = replace(POKEC, model="gat", min_nodes=low, max_nodes=high, seed=seed)
+    gsm0, gsm1, gsm2, full = printed
+    figures = Printed(gsm0, gsm1, gsm2, full, hours, graphs=20)
+    return Row(f"pokec-gat-{low}-{high}", f"Pokec, GAT, {low}-{high} nodes", "Table 12", figures, experiment)
 
 
 ROWS: tuple[Row, ...] = (
@@ -129,10 +130,10 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("pokec-gcn", "Pokec, GCN", "Table 2", Printed(58.3, 30.7, 35.8, 15.0, 0.3), POKEC),
     Row("pokec-gat", "Pokec, GAT", "Table 2", Printed(97.2, 93.5, 96.3, 79.0, 0.5), replace(POKEC, model="gat")),
-    _pokec(25, 30, 98.3, 95.1, 96.8, 85.0, 0.17),
-    _pokec(30, 40, 83.1, 61.6, 79.4, 25.0, 0.46),
-    _pokec(40, 50, 69.3, 38.0, 59.2, 10.0, 0.64),
-    _pokec(50, 60, 32.7, 23.3, 41.2, 15.0, 0.43),
+    _pokec(25, 30, (98.3, 95.1, 96.8, 85.0), 0.17),
+    _pokec(30, 40, (83.1, 61.6, 79.4, 25.0), 0.46),
+    _pokec(40, 50, (69.3, 38.0, 59.2, 10.0), 0.64, seed=1),  # the search of words was developed on seed 0
+    _pokec(50, 60, (32.7, 23.3, 41.2, 15.0), 0.43),
 )
 """Every GRAIN row of Tables 2, 4, 5, 8, 10 and 12, and the widths of Table 11. Pokec's Table 9 disagrees with Table 2
 on GSM-1 and GSM-2 of the GCN (50.7 and 55.8); Table 2 stands here.
