@@ -21,6 +21,7 @@ class EdgeScore:
       accuracy: share of pairs that are right after the threshold.
       accuracy_all: of all ``N²`` entries of the matrix, with a diagonal that is always right. GraphDLG counts all
         entries (its case study of 14 nodes, Table 2, has multiples of 1/196), those of wrong diagonals too.
+      precision: share of the recovered edges that are the truth's, after the threshold (GLG's "AP"); NaN without one.
       jaccard: edges in both over edges in either, after the threshold; NaN when neither graph has an edge.
       mse: mean squared difference of the soft entries.
       mae: mean absolute difference of the soft entries.
@@ -31,6 +32,7 @@ class EdgeScore:
 
     accuracy: float
     accuracy_all: float
+    precision: float
     jaccard: float
     mse: float
     mae: float
@@ -104,6 +106,7 @@ def _score(known: Bool[np.ndarray, "N N"], soft: Float[np.ndarray, "N N"], cut: 
     return EdgeScore(
         accuracy=float(1.0 - wrong),
         accuracy_all=float(1.0 - wrong * (size - 1) / size),
+        precision=float(np.mean(truth[hard])) if hard.any() else np.nan,
         jaccard=float(np.sum(truth & hard) / either) if either else np.nan,
         mse=float(np.mean((truth - entries) ** 2)),
         mae=float(np.mean(np.abs(truth - entries))),

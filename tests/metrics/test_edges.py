@@ -27,6 +27,7 @@ def test_soft_matrix_by_hand() -> None:
     expected = EdgeScore(
         accuracy=1 / 3,
         accuracy_all=5 / 9,
+        precision=1 / 2,
         jaccard=1 / 3,
         mse=(0.01 + 0.36 + 0.64) / 3,
         mae=(0.1 + 0.6 + 0.8) / 3,
@@ -47,7 +48,7 @@ def test_aligned_is_perfect_for_a_relabelled_truth(pair: tuple[Graph, Graph]) ->
         return
     assert (result.accuracy, result.mse, result.mae, result.mae_thresholded) == (1.0, 0.0, 0.0, 0.0)
     if len(truth.edges):
-        assert result.jaccard == result.ap == 1.0
+        assert result.jaccard == result.ap == result.precision == 1.0
 
 
 def test_file_order_depends_on_the_order_and_aligned_does_not() -> None:

@@ -42,6 +42,7 @@ class Attacker:
       attack: a name of jgleak's registry.
       know: what it is told beyond what the row says.
       options: of the attack.
+      ours: a variant of ours, even where the paper's numbers stand beside it.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Attacker:
     attack: str
     know: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
+    ours: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

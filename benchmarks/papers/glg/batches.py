@@ -32,9 +32,9 @@ def _targets() -> Iterator[Line]:
             name=f"node-1-sage-{dataset.split('-')[0]}-batch-{batch}",
             title=f"node attacker 1, GraphSAGE, {DATASETS[dataset]}, batches of {batch}",
             source="Table 8",
-            printed={"node-1": {"target RNMSE": printed}},
+            printed={"node-1-printed": {"target RNMSE": printed}},
             experiment=dataclasses.replace(experiment, dataset=dataset, batch_size=batch, graphs=RUNS * batch),
-            attackers=("node-1",),
+            attackers=("node-1", "node-1-printed"),
             columns=("target RNMSE",),
         )
 

@@ -33,5 +33,8 @@ NODE = dataclasses.replace(GRAPH, readout="node_scores", node_task=True)
 
 STEPS = ("steps", "500")
 
+PRINTED = (("objective", "cosine"), ("init", "bernoulli"), ("edges", "sampled"))
+"""Algorithms 2 and 3: the cosine of whole gradients, a start of normal features and tossed edges, and drawn edges."""
+
 FREE = (("smoothness_weight", "0"), ("frobenius_weight", "0"))
 """Equation 12: no penalties."""

@@ -1,9 +1,10 @@
 """GLG: gradient matching with projected edges, for the node and the graph attackers (Sinha et al.).
 
-Two things differ from the paper, and either is a matter of one option. The paper compares whole gradients by their
+Three things differ from the paper, and each is a matter of one option. The paper compares whole gradients by their
 cosine (``objective=cosine``); the readout's part is a hundred times larger than the first layer's, which tells most of
 features and edges, so here every layer's squared error is relative to that layer (``layers``). The paper begins with
 standard normal features and a coin for every edge (``init=bernoulli``); a nearly empty graph is closer to sparse ones.
+It ends with edges that are drawn with the relaxed ones as chances (``edges=sampled``); here these are reported.
 """
 
 from __future__ import annotations

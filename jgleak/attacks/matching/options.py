@@ -12,7 +12,7 @@ import optax
 from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.objectives import Objective, cosine, layerwise, squared
 from jgleak.attacks.matching.problem import REPLAYS
-from jgleak.attacks.matching.recipe import MASKINGS, Recipe
+from jgleak.attacks.matching.recipe import MASKINGS, Recipe, sampled, threshold
 from jgleak.attacks.options import choice, values, with_options
 from jgleak.attacks.public.training import PublicTraining
 
@@ -46,6 +46,13 @@ OBJECTIVES: Mapping[str, Objective] = {
     "layers_cosine": layerwise({}, cosine),
 }
 
+EDGES: Mapping[str, tuple[Callable[..., Any], bool]] = {
+    "soft": (threshold, False),
+    "rounded": (threshold, True),
+    "sampled": (sampled, True),
+}
+"""How edges are rounded for the graph, and whether these stand for the relaxed ones too."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MatchingOptions:
@@ -59,6 +66,7 @@ class MatchingOptions:
       objective: a name of ``OBJECTIVES``.
       init: a name of ``starts.NAMED``, or a number.
       target: a data term below this ends a restart.
+      edges: which ones metrics are of, a name of ``EDGES``.
       masks: what is done about dropout, a name of ``MASKINGS``.
       draws: of masks, to average a guess's gradient over.
       replay: what is done about several local steps, a name of ``REPLAYS``.
@@ -80,6 +88,7 @@ class MatchingOptions:
     objective: str = choice(OBJECTIVES)
     init: str
     target: float
+    edges: str = choice(EDGES)
     masks: str = choice(MASKINGS)
     draws: int
     replay: str = choice(REPLAYS)
@@ -109,6 +118,7 @@ def options_of(recipe: Recipe) -> MatchingOptions:
         objective=_named(OBJECTIVES, recipe.objective),
         init=_named(starts.NAMED, recipe.start),
         target=recipe.target,
+        edges=next((name for name, one in EDGES.items() if one == (recipe.rounding, recipe.hard)), "own"),
         masks=recipe.masks,
         draws=recipe.draws,
         replay=recipe.replay,
@@ -135,6 +145,8 @@ def configured(recipe: Recipe, options: Mapping[str, str | float]) -> Recipe:
         changes["objective"] = OBJECTIVES[chosen.objective]
     if "optimiser" in options:
         changes["optimiser"] = OPTIMISERS[chosen.optimiser]
+    if "edges" in options:
+        changes["rounding"], changes["hard"] = EDGES[chosen.edges]
     if "lr" in options and changes.get("optimiser", recipe.optimiser) is lbfgs:
         raise ValueError("option 'lr': L-BFGS chooses its own rate; leave it out")
     return dataclasses.replace(recipe, **changes)

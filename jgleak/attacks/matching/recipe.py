@@ -74,6 +74,11 @@ def threshold(adjacency: Float[np.ndarray, "n n"], rng: np.random.Generator) -> 
     return (adjacency >= 0.5).astype(np.float32)
 
 
+def sampled(adjacency: Float[np.ndarray, "n n"], rng: np.random.Generator) -> Float[np.ndarray, "n n"]:
+    """Every edge with its entry as the chance, one toss a pair (GLG, algorithms 2 and 3)."""
+    return np.triu(rng.random(adjacency.shape) < adjacency, k=1).astype(np.float32)
+
+
 @dataclasses.dataclass(frozen=True)
 class Recipe:
     """Everything that sets one gradient-matching attack apart from another.

@@ -12,6 +12,7 @@ from jgleak.attacks.matching.discretise import choose, read
 from jgleak.attacks.matching.dlg import RECIPE
 from jgleak.attacks.matching.glg import project
 from jgleak.attacks.matching.objectives import Guess
+from jgleak.attacks.matching.options import configured
 from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.tableak import Ensemble
 from jgleak.federated import Knowledge, Observation
@@ -40,6 +41,29 @@ def guess(lab: Any, graphs: list[Graph], slots: int, labels: Any, edge: float = 
         nodes[g, : graph.n] = lab.space.encode(graph.x) * 1.01
         edges[g, : graph.n, : graph.n] = np.where(graph.adjacency > 0, edge, none)
     return made(nodes, edges, np.asarray(labels, np.float32))
+
+
+def test_edges_are_drawn_by_their_chances(lab: Any) -> None:
+    """One toss a pair; metrics are of what was drawn, or of what was rounded, or of the chances themselves."""
+    truth = lab.random(40, 3)
+    setting, problem = posed(lab, "ce", (40,))
+    soft = guess(lab, [truth], problem.mask.shape[1], [[1.0, 0.0, 0.0]], edge=0.8, none=0.1)
+
+    def found(edges: str, seed: int = 0) -> Any:
+        recipe = configured(RECIPE, {"edges": edges})
+        return read(recipe, setting, problem, lab.space, soft, basis=None, rng=np.random.default_rng(seed))
+
+    drawn = [found("sampled", seed) for seed in range(50)]
+    for one in drawn:
+        np.testing.assert_array_equal(one.soft.adjacency[0], one.graphs[0].adjacency)
+        np.testing.assert_array_equal(one.soft.adjacency[0], one.soft.adjacency[0].T)
+    share = np.mean([one.soft.adjacency[0] for one in drawn], axis=0)
+    pairs, edges = np.triu_indices(40, k=1), truth.adjacency[np.triu_indices(40, k=1)] > 0
+    for which, chance in ((edges, 0.8), (~edges, 0.1)):
+        deviation = np.sqrt(chance * (1 - chance) / (50 * which.sum()))
+        assert abs(share[pairs][which].mean() - chance) < 5 * deviation
+    np.testing.assert_array_equal(found("rounded").soft.adjacency[0], truth.adjacency)
+    np.testing.assert_allclose(found("soft").soft.adjacency[0], soft.adjacency[0, :40, :40])
 
 
 def test_graphs_of_a_batch_are_read_one_by_one(lab: Any) -> None:

@@ -200,6 +200,7 @@ def test_a_batch_comes_back_as_graphs_of_the_batch(lab: Any) -> None:
         ({"optimiser": "adamw"}, "option 'optimiser': unknown 'adamw'; choose one of adam"),
         ({"objective": "l3"}, "option 'objective': unknown 'l3'"),
         ({"init": "left"}, "option 'init': expected a number or one of normal"),
+        ({"edges": "hard"}, "option 'edges': unknown 'hard'; choose one of soft, rounded, sampled"),
     ],
 )
 def test_options_that_do_not_exist_are_refused(options: dict[str, str], message: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from jgleak.attacks.matching import molgan, recipe
 from jgleak.attacks.matching.dlg import RECIPE
 from jgleak.attacks.matching.glg import Tree
-from jgleak.attacks.matching.options import OBJECTIVES, OPTIMISERS, configured, settings
+from jgleak.attacks.matching.options import EDGES, OBJECTIVES, OPTIMISERS, configured, settings
 from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.recipe import answer, init, on_device, relaxed, relaxed_labels
 from jgleak.attacks.matching.starts import NAMED, Frequent, Sparse
@@ -44,7 +44,7 @@ def test_recipes_that_differ_on_the_host_alone_are_compiled_as_one() -> None:
 
 
 def test_parts_that_users_name_are_recorded_by_their_names() -> None:
-    for option, names in (("optimiser", OPTIMISERS), ("objective", OBJECTIVES), ("init", NAMED)):
+    for option, names in (("optimiser", OPTIMISERS), ("objective", OBJECTIVES), ("init", NAMED), ("edges", EDGES)):
         for name in names:
             assert settings(configured(RECIPE, {option: name}))[option] == name
     assert settings(dataclasses.replace(RECIPE, start=Sparse(0.5)))["init"] == "sparse"
