@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from scipy.stats import fisher_exact
 
 from benchmarks.lib.page import markdown
 from benchmarks.lib.records import Record
@@ -33,54 +34,85 @@ ABOUT = """\
 
 Written by `python -m benchmarks.papers.page --write`; do not edit. Every table and figure of the five papers: the
 command that computes ours, our number with the paper's in brackets, and how the two compare. *Better*, *worse*: the
-paper's number lies outside the 95 % interval of our clients; *same*: within it. For errors (RNMSE, MSE,
-MAE, RMSE) smaller is better. Our clients are other samples of the same sets than the papers'. Guesses that see
-no gradient, and all intervals, are on each paper's page of results. Run the commands in the repository's root, with the
-[data sets](command-line.md) in place."""
+paper's number lies outside the 95 % interval of our clients; *same*: within it, or equal as printed here. Of exact
+reconstructions the number of graphs is known on both sides: they are the same where Fisher's exact test finds no
+difference at 5 %. Otherwise the spread of the paper's own number is not counted. A single run has no verdict. For
+errors (RNMSE, MSE, MAE, RMSE) smaller is better. Our clients, 10 to 100 a row, are other samples of the same sets than
+the papers'. Guesses that see no gradient, all intervals and the number of clients are in `benchmarks/results/*.md`. Run
+the commands in the repository's root, with the [data sets](command-line.md) in place."""
 
 METRICS = {"exact": ("exact", "exact"), "GSM-0": (RECALL, "gsm0"), "GSM-1": ("gsm1", "gsm1"), "GSM-2": ("gsm2", "gsm2")}
 """GRAIN's columns: the name of ours, and of the paper's. Its GSM-0 is a recall."""
 
 NO_ANSWER = "it was run, and has an answer on no client"
 
+RIVAL_RECOMMENDERS = ("fcf", "fedmf")
+
 ERRORS = {column.title for table in EDGES.values() for column in table.columns if not column.up}
 
 
+LEVEL = 0.05
+"""Of Fisher's test."""
+
+
 class Number(NamedTuple):
-    """One of ours beside the paper's; None where there is none. ``low`` and ``high`` bound the interval."""
+    """One of ours beside the paper's; None where there is none.
+
+    Attributes:
+      mean: ours.
+      low: of its interval.
+      high: of its interval.
+      printed: the paper's.
+      error: smaller is better.
+      graphs: of shares of successes, how many graphs ours and the paper's are of.
+    """
 
     mean: float
     low: float
     high: float
     printed: float | None = None
     error: bool = False
+    graphs: tuple[int, int] | None = None
 
     @property
     def verdict(self) -> str | None:
-        """``better``, ``same`` or ``worse`` than what is printed; None where nothing is."""
-        if self.printed is None:
+        """``better``, ``same`` or ``worse`` than what is printed; None where nothing is, and of a single run."""
+        if self.printed is None or self.low == self.high != self.printed:
             return None
-        if self.low <= self.printed <= self.high:
+        if self._alike(self.printed):
             return "same"
         return "better" if (self.mean < self.printed) == self.error else "worse"
 
+    def _alike(self, printed: float) -> bool:
+        if self.graphs is None:
+            return self.low <= printed <= self.high or number(self.mean) == number(printed)
+        shares = zip((self.mean, printed), self.graphs, strict=True)
+        successes = [(round(share * of), of) for share, of in shares]
+        return float(fisher_exact([[one, of - one] for one, of in successes]).pvalue) >= LEVEL
+
     def __str__(self) -> str:
-        beside = "" if self.printed is None else f" ({number(self.printed)}) {self.verdict}"
-        return number(self.mean) + beside
+        beside = "" if self.printed is None else f" ({number(self.printed)}) {self.verdict or ''}"
+        return number(self.mean) + beside.rstrip()
 
 
 Numbers = dict[str, Number]
 """By column."""
 
+WHOSE = {
+    "own": "The paper's method, as we run it",
+    "rival": "Its rivals, as we run them",
+    "ours": "Ours, beside the same numbers",
+}
+
 
 class Measured(NamedTuple):
-    """One attack on one row: its numbers, or why it has none; ``own`` where it is the paper's."""
+    """One attack on one row: its numbers, or why it has none; and whose it is, a name of ``WHOSE``."""
 
     title: str
     attack: str
     numbers: Numbers
     why: str | None = None
-    own: bool = True
+    whose: str = "own"
 
 
 class Section(NamedTuple):
@@ -114,9 +146,8 @@ def document() -> str:
     for paper in contents():
         sections = [section(paper["name"], item) for item in paper["item"]]
         lines = [line for one in sections for line in one.lines]
-        counts = f"The paper's attacks, rivals included, as we run them: {_count([one for one in lines if one.own])}"
-        if ours := [line for line in lines if not line.own]:
-            counts += f" Ours, beside the same numbers: {_count(ours)}"
+        by = {text: [line for line in lines if line.whose == whose] for whose, text in WHOSE.items()}
+        counts = " ".join(f"{text}: {_count(ones)}" for text, ones in by.items() if ones)
         parts += [f"## {paper['title']}", f"All numbers: [{paper['page']}]({paper['page']}). {counts}", paper["about"]]
         parts += [one.text for one in sections]
     return "\n\n".join(parts) + "\n"
@@ -201,18 +232,28 @@ def _rows(paper: str, item: Mapping[str, Any]) -> Iterator[Measured]:
         attacks = _attacks(paper, item, row)
         for attack in attacks:
             cell = Cell(paper, row.name, attack)
-            own = paper == "fedgnn" or attack in (*_own(row), *LBFGS)
-            record = _records().get(cell)
+            whose, record = _whose(paper, row, attack), _records().get(cell)
             if record is not None:
                 numbers = _numbers(paper, item, row, record)
-                yield Measured(row.title, attack, numbers, None if numbers else NO_ANSWER, own)
+                yield Measured(row.title, attack, numbers, None if numbers else NO_ANSWER, whose)
             elif cell in _why():
-                yield Measured(row.title, attack, {}, _why()[cell], own)
+                yield Measured(row.title, attack, {}, _why()[cell], whose)
 
 
-def _own(row: Any) -> Sequence[str]:
-    """The paper's attacks on a row."""
+def _paper_s(row: Any) -> Sequence[str]:
+    """The paper's attacks on a row, its rivals among them."""
     return list(row.printed) if isinstance(row, Line) else ["grain", *RIVALS.get(row.name, ())]
+
+
+def _whose(paper: str, row: Any, attack: str) -> str:
+    """A name of ``WHOSE``; a method's variants begin with its name, and GLG has no rivals."""
+    if paper == "fedgnn":
+        return "rival" if row.name.endswith(RIVAL_RECOMMENDERS) else "own"
+    variants = {one.name for one in EDGES[paper].methods if one.ours} if paper in EDGES else set[str]()
+    if attack in variants or attack not in (*_paper_s(row), *LBFGS):
+        return "ours"
+    own = {"defenses": "graphdlg"}.get(paper, paper)
+    return "own" if paper == "glg" or attack.startswith(own) else "rival"
 
 
 def _attacks(paper: str, item: Mapping[str, Any], row: Any) -> Sequence[str]:
@@ -220,8 +261,8 @@ def _attacks(paper: str, item: Mapping[str, Any], row: Any) -> Sequence[str]:
         counted = "traffic" in item and fedgnn_rows.counted(row)
         seeds = item["name"] == row.source and fedgnn_rows.repeated(row)
         more = ([fedgnn_rows.SEEDS.name] if seeds else []) + ([fedgnn_rows.TRAFFIC.name] if counted else [])
-        return [fedgnn_rows.RMSE.name, *more]
-    named = item.get("attacks") or [*_own(row), *item.get("also", ())]
+        return more if seeds else [fedgnn_rows.RMSE.name, *more]
+    named = item.get("attacks") or [*_paper_s(row), *item.get("also", ())]
     if any("*" in attack for attack in named):
         return [attack for attack in row.attackers if any(fnmatchcase(attack, one) for one in named)]
     return named
@@ -238,11 +279,11 @@ def _numbers(paper: str, item: Mapping[str, Any], row: Any, record: Record) -> N
     if paper == "grain":
         printed = grain_printed(row, record["attack"])
         rates = {name: rate for name, rate in record["rates"].items() if name != RECALL or _molecules(row)}
-        return {t: _rate(rates[name], printed[theirs]) for t, (name, theirs) in METRICS.items() if name in rates}
+        numbers = {t: _rate(rates[name], printed[theirs]) for t, (name, theirs) in METRICS.items() if name in rates}
+        return numbers | {"exact": numbers["exact"]._replace(graphs=(record["graphs"], row.printed.graphs))}
     by = record["attack"] if record["attack"] in row.printed else item.get("printed", next(reversed(row.printed), None))
     beside = row.printed.get(by, {})
-    shown = [title for title in (beside or row.columns) if title not in item.get("skip", ())]
-    means = {title: record["means"].get(title) for title in shown}
+    means = {title: record["means"].get(title) for title in item.get("columns") or beside or row.columns}
     return {t: _rate(mean, beside.get(t), t in ERRORS) for t, mean in means.items() if mean is not None}
 
 
@@ -261,10 +302,11 @@ def _sizes(item: Mapping[str, Any]) -> Iterator[Measured]:
         for attack in (method.name for method in METHODS if method.name in ("grain", "census")):
             cells = [Cell("grain", row, attack) for row in group.rows]
             clients = [client for cell in cells if cell in _records() for client in _records()[cell]["clients"]]
+            whose = "own" if attack == "grain" else "ours"
             if group.source != item["sizes"]:
                 continue
             if not clients:
-                yield Measured(group.title, attack, {}, _why()[cells[0]], attack == "grain")
+                yield Measured(group.title, attack, {}, _why()[cells[0]], whose)
                 continue
             numbers = Numbers()
             for size, low, high in SIZES:
@@ -273,7 +315,7 @@ def _sizes(item: Mapping[str, Any]) -> Iterator[Measured]:
                     found = rate(exact)
                     printed = group.printed[size][2] / 100
                     numbers[f"exact, {size} nodes"] = Number(found.mean, found.low, found.high, printed)
-            yield Measured(group.title, attack, numbers, own=attack == "grain")
+            yield Measured(group.title, attack, numbers, whose=whose)
 
 
 if __name__ == "__main__":
