@@ -21,7 +21,7 @@ from benchmarks.papers.grain import rows as grain_rows
 from benchmarks.papers.grain.methods import METHODS, MOLECULES
 from benchmarks.papers.grain.records import RECALL
 from benchmarks.papers.grain.records import printed as grain_printed
-from benchmarks.papers.grain.rivals import LBFGS, RIVALS
+from benchmarks.papers.grain.rivals import LBFGS, NAMES, RIVALS
 from benchmarks.papers.missing import EDGES, Cell, missing, reasons, stored
 from jgleak.audit.record import SIZES
 from jgleak.metrics import rate
@@ -240,9 +240,12 @@ def _rows(paper: str, item: Mapping[str, Any]) -> Iterator[Measured]:
                 yield Measured(row.title, attack, {}, _why()[cell], whose)
 
 
-def _paper_s(row: Any) -> Sequence[str]:
-    """The paper's attacks on a row, its rivals among them."""
-    return list(row.printed) if isinstance(row, Line) else ["grain", *RIVALS.get(row.name, ())]
+@cache
+def _printed(paper: str) -> frozenset[str]:
+    """The attacks of which the paper prints a number on some row."""
+    if paper == "grain":
+        return frozenset({"grain", *NAMES, *LBFGS})
+    return frozenset(attack for row in EDGES[paper].rows for attack in row.printed)
 
 
 def _whose(paper: str, row: Any, attack: str) -> str:
@@ -250,10 +253,15 @@ def _whose(paper: str, row: Any, attack: str) -> str:
     if paper == "fedgnn":
         return "rival" if row.name.endswith(RIVAL_RECOMMENDERS) else "own"
     variants = {one.name for one in EDGES[paper].methods if one.ours} if paper in EDGES else set[str]()
-    if attack in variants or attack not in (*_paper_s(row), *LBFGS):
+    if attack in variants or attack not in _printed(paper):
         return "ours"
     own = {"defenses": "graphdlg"}.get(paper, paper)
     return "own" if paper == "glg" or attack.startswith(own) else "rival"
+
+
+def _beside(row: Any) -> Sequence[str]:
+    """Attacks on a row that the paper's numbers stand beside."""
+    return list(row.printed) if isinstance(row, Line) else ["grain", *RIVALS.get(row.name, ())]
 
 
 def _attacks(paper: str, item: Mapping[str, Any], row: Any) -> Sequence[str]:
@@ -262,7 +270,7 @@ def _attacks(paper: str, item: Mapping[str, Any], row: Any) -> Sequence[str]:
         seeds = item["name"] == row.source and fedgnn_rows.repeated(row)
         more = ([fedgnn_rows.SEEDS.name] if seeds else []) + ([fedgnn_rows.TRAFFIC.name] if counted else [])
         return more if seeds else [fedgnn_rows.RMSE.name, *more]
-    named = item.get("attacks") or [*_paper_s(row), *item.get("also", ())]
+    named = item.get("attacks") or [*_beside(row), *item.get("also", ())]
     if any("*" in attack for attack in named):
         return [attack for attack in row.attackers if any(fnmatchcase(attack, one) for one in named)]
     return named
