@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.specification import ENCODERS, NORM_MODES, Faults, Specification
-from jgleak.datasets import names, tasks
+from jgleak.datasets import tasks
 from jgleak.defenses import parse
 from jgleak.did_you_mean import did_you_mean
 from jgleak.federated import Loss
@@ -119,9 +119,8 @@ def _looked_up(sound: Mapping[str, Any]) -> Iterator[str]:
         name, task = sound.get("dataset", Specification.dataset), sound.get("task")
         try:
             known = tasks(name)
-        except ValueError:
-            hint = did_you_mean(name, names())
-            yield f".dataset: no data set {name!r}; {hint}choose one of {', '.join(names())}, tu:NAME"
+        except ValueError as error:
+            yield f".dataset: {error}"
         else:
             if task is not None and task not in known:
                 choice = f"choose one of {', '.join(known)}" if known else "it has only one, leave task out"

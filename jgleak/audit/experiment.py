@@ -255,8 +255,8 @@ def answers(
 
 def _order(client: AttackedClient, found: Reconstruction) -> list[int | None]:
     """Which graph of a batch's reconstruction is compared with each of the client's graphs: matched by size, then by
-    GSM-1 (target nodes by their features: GLG, section 5.4), or in order where the truth is unknown; None where there
-    is no batch, or no graph is left."""
+    GSM-1 (target nodes by their features: GLG, section 5.4), or in order where the truth is unknown, or known edges or
+    features tell; None where there is no batch, or no graph is left."""
     if client.graphs == 1 or not found.graphs:
         return [None] * client.graphs
     order = list(range(client.graphs))
@@ -264,7 +264,7 @@ def _order(client: AttackedClient, found: Reconstruction) -> list[int | None]:
         space = client.knowledge.space
         targets = np.stack([space.encode(truth.x)[:1] for truth in client.truths])
         order = match_batch(jnp.asarray(targets), jnp.asarray(found.features[:, :1])).order.tolist()
-    elif client.truths:
+    elif client.truths and client.knowledge.adjacency is None and client.knowledge.features is None:
         order = match_graphs(client.truths, found.graphs, client.knowledge.space).tolist()
     return [own if own < len(found.graphs) else None for own in order]
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jgleak.attacks.registry import get_attack
+from jgleak.attacks.side_information import together
 from jgleak.audit.clients import client_graphs, others, public_graphs
 from jgleak.audit.models import composed
 from jgleak.audit.specification import Specification
@@ -108,13 +109,13 @@ def knowledge_of(
     """The attacker's knowledge of one client by the specification. Labels are sorted, so that they reveal no order of
     nodes, except where the order is known anyway: by known edges or features, by the target node's gradient, or by one
     gradient for each node. For several graphs all sizes are given, the largest first, each with its graph's label where
-    both are known; or the edges and features of the first graph. The defence is public, and so is the deviation of its
-    noise.
+    both are known; or all edges and features, in the batch's order, which they show. The defence is public, and so is
+    the deviation of its noise.
     """
-    know, truth, by_node = set(specification.know), truths[0], setup.model.node_level
+    know, by_node = set(specification.know), setup.model.node_level
     shown = know & {"adjacency", "features"}
-    sized = "n" in know and not shown
-    ordered = by_node and (shown or observation.protocol in ("target_node", "node_losses"))
+    sized = bool(shown) or "n" in know
+    ordered = shown or (by_node and observation.protocol in ("target_node", "node_losses"))
     if not ordered:
         truths = sorted(truths, key=lambda g: (-g.n if sized else 0, () if by_node else _in_order(g)))
     labels = np.concatenate([np.atleast_1d(np.asarray(g.y)) for g in truths]) if "labels" in know else None
@@ -122,10 +123,10 @@ def knowledge_of(
         labels = np.sort(labels)
     return Knowledge(
         space=setup.dataset.space,
-        n=truth.n if shown else max(g.n for g in truths) if sized else None,
+        n=max(g.n for g in truths) if sized else None,
         sizes=tuple(g.n for g in truths) if sized and len(truths) > 1 else (),
-        adjacency=truth.adjacency if "adjacency" in know else None,
-        features=truth.x.copy() if "features" in know else None,
+        adjacency=together([g.adjacency for g in truths]) if "adjacency" in know else None,
+        features=together([g.x for g in truths]) if "features" in know else None,
         labels=labels,
         max_n=specification.max_n,
         auxiliary=setup.public if "auxiliary" in know else (),

@@ -253,10 +253,6 @@ class Specification:
             self.protocol is not None and self.protocol not in PROTOCOLS,
         )
         yield f"batch_size: must be at least 1, got {self.batch_size}", self.batch_size < 1
-        yield (
-            "know: edges and features are given of clients with one graph; leave --batch-size out",
-            self.recorded is None and self.batch_size > 1 and bool({"adjacency", "features"} & set(self.know)),
-        )
         yield f"local_steps: must be at least 1, got {self.local_steps}", self.local_steps < 1
         yield (
             f"local_rate: must be above 0 and finite, got {self.local_rate}",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from jgleak.names.datasets import TASKS
 
 
 def names() -> tuple[str, ...]:
-    """The names that ``load`` knows, besides ``tu:NAME`` for any other set of the TUDataset collection."""
+    """The names that ``load`` knows, besides ``tu:NAME`` for any other set of the TUDataset collection, and generators'
+    with numbers."""
     return (*SETS, *NETWORKS, *SYNTHETIC)
 
 
@@ -34,7 +36,7 @@ def tasks(name: str) -> tuple[str, ...]:
         return SETS[key].tasks
     if key in NETWORKS:
         return NETWORKS[key].tasks
-    return TASKS[key] if key in SYNTHETIC else ()
+    return TASKS[_generator(key).name] if _generated(key) else ()
 
 
 def load(
@@ -57,8 +59,9 @@ def load(
     either bound on the size replaces the mix. The normalisation is that of all nodes, and of degrees in further
     subgraphs. **Synthetic**: ``graphs`` (100) connected graphs of 10 to 30 nodes
     with discrete features, or GLG's (``synthetic-glg``: Erdos-Renyi graphs of 50 nodes and mean degree 4 with 100
-    normal features, a number that the paper does not print), normalised as further graphs of the generator are. Call
-    ``synthetic`` for everything else.
+    normal features, a number that the paper does not print), normalised as further graphs of the generator are. A mean
+    degree other than 4 follows the name, ``synthetic-er:6``, and GLG's number of features that, ``synthetic-glg:8:10``.
+    Call ``synthetic`` for everything else.
 
     Args:
       name: one of ``names()``, or ``tu:NAME``; upper and lower case do not matter, except in ``NAME``.
@@ -84,13 +87,13 @@ def load(
     low, high = 1 if min_nodes is None else min_nodes, max_nodes
     if low < 1 or (high is not None and high < low):
         raise ValueError(f"min_nodes, max_nodes: expected 1 <= min_nodes <= max_nodes, got {min_nodes}, {max_nodes}")
-    if path is not None and (key in SYNTHETIC or (key in SETS and not SETS[key].files)):
+    if path is not None and (_generated(key) or (key in SETS and not SETS[key].files)):
         raise ValueError(f"path: {key} is not read from files, leave path out")
     if bonds and not (key in SETS and SETS[key].bonds):
         molecular = ", ".join(name for name, one in SETS.items() if one.bonds)
         raise ValueError(f"bonds: {name} has no bond types; sets of molecules have, {molecular}")
-    if key in SYNTHETIC:
-        return _synthetic(key, graphs or 100, min_nodes, high, _labels(task), seed)
+    if _generated(key):
+        return _synthetic(_generator(key), key, graphs or 100, min_nodes, high, _labels(task), seed)
     if key in NETWORKS:
         return _clients(key, task or known[0], path, graphs or 100, min_nodes, max_nodes, seed)
     return _sample(_whole(key, task, path, bonds), graphs, low, high, seed)
@@ -100,7 +103,9 @@ def _key(name: str) -> str:
     if name.startswith("tu:"):
         return name
     key = name.lower()
-    if key not in names():
+    if _generated(key):
+        _generator(key)
+    elif key not in names():
         hint = did_you_mean(key, names())
         raise ValueError(f"no data set {name!r}; {hint}known are {', '.join(names())} and tu:NAME")
     return key
@@ -110,17 +115,58 @@ def _labels(task: str | None) -> Literal["graph", "node"]:
     return "node" if task == "node" else "graph"
 
 
+NUMBERS = {"synthetic-tree": 0, "synthetic-glg": 2}
+"""How many numbers may follow a generator's name; one after the others."""
+
+
+class _Generator(NamedTuple):
+    """A generator's name in ``SYNTHETIC``, and its graphs' mean degree and number of normal features."""
+
+    name: str
+    degree: float = 4.0
+    width: int = 100
+
+
+def _generated(key: str) -> bool:
+    return key.split(":")[0] in SYNTHETIC
+
+
+def _generator(key: str) -> _Generator:
+    """What a generator's name and the numbers behind it say.
+
+    Raises:
+      ValueError: numbers that are none, or that the generator does not have.
+    """
+    name, *numbers = key.split(":")
+    try:
+        degree, width = float(numbers[0]) if numbers else 4.0, int(numbers[1]) if len(numbers) > 1 else 100
+    except ValueError:
+        degree, width = math.nan, 0
+    if len(numbers) > NUMBERS.get(name, 1) or not 0 < degree < math.inf or width < 1:
+        raise ValueError(
+            f"no data set {key!r}: behind a generator's name stands its mean degree, as in synthetic-er:6, and of "
+            "synthetic-glg the number of features, as in synthetic-glg:8:10; synthetic-tree has neither"
+        )
+    return _Generator(name, degree, width)
+
+
 def _synthetic(
-    key: str, graphs: int, low: int | None, high: int | None, labels: Literal["graph", "node"], seed: int
+    generator: _Generator,
+    key: str,
+    graphs: int,
+    low: int | None,
+    high: int | None,
+    labels: Literal["graph", "node"],
+    seed: int,
 ) -> Dataset:
-    kind = SYNTHETIC[key]
-    if key != "synthetic-glg":
-        bounds = (_lowest(low, high), max(30, low or 1) if high is None else high)
-        return synthetic(Topology(kind, bounds), graphs=graphs, labels=labels, seed=seed)
-    bounds = (min(50, high or 50) if low is None else low, max(50, low or 1) if high is None else high)
-    edges = Topology(kind, bounds)
-    drawn = synthetic(edges, graphs=graphs, labels=labels, seed=seed, features="gaussian", width=100)
-    return dataclasses.replace(drawn, name=key)
+    kind = SYNTHETIC[generator.name]
+    if generator.name == "synthetic-glg":
+        bounds = (min(50, high or 50) if low is None else low, max(50, low or 1) if high is None else high)
+        chosen: dict[str, Any] = {"features": "gaussian", "width": generator.width}
+    else:
+        bounds, chosen = (_lowest(low, high), max(30, low or 1) if high is None else high), {}
+    edges = Topology(kind, bounds, generator.degree)
+    return dataclasses.replace(synthetic(edges, graphs=graphs, labels=labels, seed=seed, **chosen), name=key)
 
 
 def _lowest(min_nodes: int | None, high: int | None) -> int:

@@ -52,6 +52,34 @@ def test_every_graph_of_a_batch_meets_its_own_reconstruction(seen: list[Any]) ->
     np.testing.assert_array_equal(np.asarray(seen[3][1].labels), np.sort(np.array([first.y, second.y])))
 
 
+def test_known_edges_and_features_of_a_batch_show_its_order(seen: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come padded, with the labels in the same order; the answer's graphs are taken in that order too."""
+    told = dataclasses.replace(SMALL, batch_size=2, know=("adjacency", "features", "labels"))
+    results = list(run(told))
+    for client in (0, 1):
+        truths, known = [results[2 * client + i].truth for i in (0, 1)], seen[client][1]
+        assert known.sizes == tuple(g.n for g in truths) and known.n == max(known.sizes)
+        assert known.adjacency is not None and known.features is not None
+        for g, truth in enumerate(truths):
+            np.testing.assert_array_equal(known.adjacency[g, : truth.n, : truth.n], truth.adjacency)
+            np.testing.assert_array_equal(known.features[g, : truth.n], truth.x)
+            assert not known.adjacency[g, truth.n :].any() and not known.features[g, truth.n :].any()
+        np.testing.assert_array_equal(np.asarray(known.labels), [g.y for g in truths])
+    assert len({seen[0][1].sizes, tuple(sorted(seen[0][1].sizes, reverse=True))}) == 2, "not sorted by size"
+    assert not any(r.score.exact for r in results[:4]), "the other graph of the batch comes first"
+    alone = seen[2][1]
+    assert alone.sizes == () and alone.adjacency is not None and alone.adjacency.ndim == 2
+    np.testing.assert_array_equal(np.asarray(alone.features), results[4].truth.x)
+
+
+def test_a_batch_with_known_edges_is_matched_by_them() -> None:
+    told = dataclasses.replace(SMALL, attack="dlg", graphs=2, batch_size=2, know=("adjacency",))
+    for result in run(dataclasses.replace(told, options=(("steps", "5"),))):
+        assert result.reconstruction.best is not None and result.soft is not None
+        np.testing.assert_array_equal(result.reconstruction.best.adjacency, result.truth.adjacency)
+        assert result.soft.edges.file_order.accuracy == 1.0
+
+
 def test_what_was_not_found_in_a_batch_counts_as_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def poor(observation: Observation, knowledge: Knowledge, *, key: Any, budget: Any) -> Reconstruction:
         return Reconstruction(
@@ -88,7 +116,6 @@ def test_local_steps_reach_the_client(seen: list[Any]) -> None:
     [
         ({"defense": "noise:1"}, "unknown 'noise'"),
         ({"batch_size": 0}, "batch_size"),
-        ({"batch_size": 2, "know": ("features",)}, "leave --batch-size out"),
         ({"local_steps": 0}, "local_steps"),
         ({"local_rate": 0.0}, "local_rate"),
         ({"norm": "foo"}, "norm: unknown 'foo'; choose one of none, batch, layer, graph"),

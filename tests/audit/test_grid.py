@@ -98,8 +98,8 @@ def test_every_field_has_a_table() -> None:
         (DATA + EMPTY + EMPTY, "attack[1].name: attack[0] is called 'empty' too; give each a name of its own"),
         (DATA + EMPTY + EMPTY + "name = 'again'\nprior = 'auto'\n", "attack[1], defense[0], model[0], data[0]: "),
         (
-            DATA + EMPTY + "know = ['features']\n[[defense]]\nbatch_size = 2\n",
-            "attack[0], defense[0], model[0], data[0]: know: edges and features are given of clients with one graph",
+            DATA + EMPTY + 'auxiliary = "embedded"\n',
+            "attack[0], defense[0], model[0], data[0]: auxiliary: that is the clients' own data set",
         ),
     ],
 )  # fmt: skip

@@ -58,6 +58,31 @@ def test_synthetic_by_name() -> None:
     assert {g.n for g in load("synthetic-glg", graphs=3, max_nodes=20).graphs} == {20}
 
 
+def test_numbers_behind_a_generators_name() -> None:
+    """The mean degree, and GLG's number of features; without them it has the usual ones."""
+    dense = load("synthetic-er:12", graphs=20, min_nodes=25, max_nodes=25)
+    edges = sum(len(g.edges) for g in dense.graphs)
+    assert dense.name == "synthetic-er:12" and abs(edges - 20 * 150) < 5 * np.sqrt(20 * 300 * 0.25)
+    assert {len(g.edges) for g in load("synthetic-glg:9:10", graphs=2, max_nodes=10).graphs} == {45}
+    assert (
+        load("synthetic-glg:9:10", graphs=2).space.width == 10 and load("synthetic-glg:9", graphs=2).space.width == 100
+    )
+    assert {2 * len(g.edges) // g.n for g in load("Synthetic-Regular:6", graphs=3).graphs} == {6}
+    same = load("synthetic-ba:4", graphs=3, seed=2), load("synthetic-ba", graphs=3, seed=2)
+    assert [[np.array_equal(g.edges, h.edges) for g, h in zip(*(d.graphs for d in same), strict=True)]] == [[True] * 3]
+    assert tasks("synthetic-er:8") == ("graph", "node")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["synthetic-er:", "synthetic-er:x", "synthetic-er:0", "synthetic-er:inf", "synthetic-er:nan", "synthetic-er:4:10"]
+    + ["synthetic-tree:3", "synthetic-glg:4:0", "synthetic-glg:4:2.5", "synthetic-glg:4:10:1"],
+)
+def test_numbers_that_a_generator_does_not_take(name: str) -> None:
+    with pytest.raises(ValueError, match=f"no data set '{name}': behind a generator's name stands its mean degree"):
+        load(name)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

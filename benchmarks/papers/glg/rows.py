@@ -236,8 +236,8 @@ nodes, features as they are in the files. RNMSE is of the features before roundi
 are of the edges over node pairs. *Condition holds*: the share of clients on which the closed form says that its
 conditions hold for all that is asked, *exact*: on which of those the edges are right and the features' RNMSE is below
 1e-4; the closed form's other columns are means over the clients on which it has an answer. The learning rate 0.05 was
-chosen after looking at four of the Facebook clients under node attacker 1, and the printed attackers' 2,000 steps on ten of
-the synthetic ones; nothing was tuned on the other rows.
+chosen after looking at four of the Facebook clients under node attacker 1, and the printed attackers' 2,000 steps on
+ten of the synthetic ones; nothing was tuned on the other rows.
 
 The baselines never look at a gradient, and are told what the row's attackers are told and the number of nodes. *Random*
 draws edges and features (standard normal ones, or coin tosses for words: features are not standardised here, so that no
