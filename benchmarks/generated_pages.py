@@ -63,6 +63,7 @@ GENERATED = (
         )
     ),
     _results("grain_figures", _by("papers.grain.figures")),
+    _results("glg_neighbours", _by("papers.glg.neighbours")),
     _results("accelerator", _by("speed.accelerator")),
     _results("recursion", _by("speed.recursion_speed")),
     Generated("docs/papers.md", page.document),

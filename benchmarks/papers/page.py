@@ -13,7 +13,7 @@ import typer
 from scipy.stats import fisher_exact
 
 from benchmarks.lib.page import markdown
-from benchmarks.lib.records import Record
+from benchmarks.lib.records import RESULTS, Record
 from benchmarks.papers.edges.page import number
 from benchmarks.papers.edges.table import Line
 from benchmarks.papers.fedgnn import rows as fedgnn_rows
@@ -165,9 +165,9 @@ def section(paper: str, item: Mapping[str, Any]) -> Section:
     if "none" in item:
         return Section(f"{head}\n\nNot run: {item['none'].rstrip('.')}.", [])
     if "command" in item:
-        shown = (
-            f"No number is printed; ours: `benchmarks/results/{item['results']}.md`, as curves `{item['results']}.svg`."
-        )
+        name = item["results"]
+        curves = f", as curves `{name}.svg`" if (RESULTS / f"{name}.svg").exists() else ""
+        shown = f"No number is printed; ours: `benchmarks/results/{name}.md`{curves}."
         return Section(f"{head}\n\n```bash\n{item['command']}\n```\n\n{shown}\n\nWhy: {item['why']}", [])
     paper = item.get("paper", paper)
     lines = list(_sizes(item) if "sizes" in item else _rows(paper, item))

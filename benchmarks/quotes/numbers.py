@@ -27,6 +27,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "file_order": ("dataset",),
     "flower_facts": ("round", "client"),
     "flower_guard": ("client",),
+    "glg_neighbours": ("set",),
     "grain_figures": ("figure",),
     "gsm0_guesses": ("guess",),
     "half_precision": ("type", "factor"),

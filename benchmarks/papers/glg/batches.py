@@ -1,4 +1,4 @@
-"""GLG's Table 8: the features of a batch's target nodes, GraphSAGE alone."""
+"""GLG's Tables 8 and 9: the features behind a batch's gradient, GraphSAGE alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from benchmarks.papers.edges.table import Line
-from benchmarks.papers.glg.setting import DATASETS, NODE
+from benchmarks.papers.glg.setting import DATASETS, GRAPH, NODE
 
 RUNS = 10
 """Independent batches of each size (section 5.4)."""
@@ -39,5 +39,26 @@ def _targets() -> Iterator[Line]:
         )
 
 
-ROWS = tuple(_targets())
+WHOLE = {4: (0.23, 0.82, 1.19), 8: (0.25, 0.84, 1.21), 12: (0.22, 0.89, 1.21)}
+"""Table 9: mean RNMSE of the features of 5, 20 and 50 random graphs of 50 nodes, by their mean degree."""
+
+
+def _whole() -> Iterator[Line]:
+    experiment = dataclasses.replace(GRAPH, model="sage", know=("adjacency", "labels"))
+    for degree, printed in WHOLE.items():
+        for batch, error in zip((5, 20, 50), printed, strict=True):
+            yield Line(
+                name=f"graph-b-sage-er-{degree}-batch-{batch}",
+                title=f"graph attacker b (A known), GraphSAGE, G(50, p) of mean degree {degree}, batches of {batch}",
+                source="Table 9",
+                printed={"graph-printed": {"RNMSE": error}},
+                experiment=dataclasses.replace(
+                    experiment, dataset=f"synthetic-glg:{degree}", batch_size=batch, graphs=RUNS * batch
+                ),
+                attackers=("graph-lr", "graph-printed"),
+                columns=("RNMSE",),
+            )
+
+
+ROWS = (*_targets(), *_whole())
 """Labels are known, as the paper assumes."""

@@ -1,4 +1,5 @@
-"""GLG's Figures 4 and 5: a GCN by its width, and edges by the weights of the penalties."""
+"""GLG's Figures 4, 5 and 6: a GCN by its width, edges by the weights of the penalties, and by a graph's size and
+density."""
 
 from __future__ import annotations
 
@@ -53,4 +54,31 @@ WEIGHTED = Line(
     columns=("ACC", "AUC", "AP"),
 )
 
-ROWS = (*WIDE, WEIGHTED)
+SIZES, CHANCES = (10, 20, 40), (0.2, 0.5, 1.0)
+
+
+def _random(size: int, chance: float) -> Line:
+    return Line(
+        name=f"graph-c-sage-er-{size}-{chance}",
+        title=f"graph attacker c, GraphSAGE, G({size}, {chance})",
+        source="Figure 6",
+        printed={},
+        experiment=dataclasses.replace(
+            GRAPH,
+            model="sage",
+            dataset=f"synthetic-glg:{chance * (size - 1):g}:{FEATURES}",
+            min_nodes=size,
+            max_nodes=size,
+            know=("n",),
+        ),
+        attackers=("closed-form", "graph-from-normal", "graph-from-0.2", "empty"),
+        columns=("RNMSE", "MAE", "MAE, 0.5"),
+    )
+
+
+FEATURES = 10
+
+RANDOM = tuple(_random(size, chance) for size in SIZES for chance in CHANCES)
+"""The paper prints neither its sizes nor its chances; graphs are drawn until they are connected."""
+
+ROWS = (*WIDE, WEIGHTED, *RANDOM)
