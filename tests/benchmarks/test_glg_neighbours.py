@@ -29,13 +29,13 @@ def test_the_matching_has_the_least_sum_of_errors() -> None:
 @pytest.mark.long
 def test_targets_have_neighbours_and_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.lib.records.RESULTS", tmp_path)
-    arguments = ["--sets", "synthetic-glg", "--targets", "2", "--steps", "200", "--write"]
+    arguments = ["--sets", "synthetic-glg", "--targets", "2", "--steps", "500", "--write"]
     result = CliRunner().invoke(neighbours.app, arguments)
     assert result.exit_code == 0, result.output
     record = json.loads((tmp_path / "glg_neighbours.jsonl").read_text())
     assert record["set"] == "synthetic-glg" and len(record["targets"]) == 2 and "command" in record
     for one in record["targets"]:
         assert 1 <= one["neighbours"] == len(one["errors"]) <= neighbours.MOST
-        assert one["target"] < 0.1 < min(one["errors"]), "a GraphSAGE target is found, its neighbours are mixed"
+        assert one["target"] < 0.1 < 0.5 < min(one["errors"]), "a GraphSAGE target is found, its neighbours are mixed"
     lines = (tmp_path / "glg_neighbours.md").read_text().splitlines()
     assert len([line for line in lines if line.startswith("| synthetic |")]) == 3
