@@ -36,6 +36,6 @@ def test_targets_have_neighbours_and_are_written(tmp_path: Path, monkeypatch: py
     assert record["set"] == "synthetic-glg" and len(record["targets"]) == 2 and "command" in record
     for one in record["targets"]:
         assert 1 <= one["neighbours"] == len(one["errors"]) <= neighbours.MOST
-        assert one["target"] < 0.1 < np.mean(one["errors"]) < 1.0, "neighbours are found worse, and better than zeros"
+        assert one["target"] < 0.1 and np.mean(one["errors"]) < 0.9, "zeros have 1"
     lines = (tmp_path / "glg_neighbours.md").read_text().splitlines()
     assert len([line for line in lines if line.startswith("| synthetic |")]) == 3
