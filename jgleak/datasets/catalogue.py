@@ -103,9 +103,7 @@ def _key(name: str) -> str:
     if name.startswith("tu:"):
         return name
     key = name.lower()
-    if _generated(key):
-        _generator(key)
-    elif key not in names():
+    if not _generated(key) and key not in names():
         hint = did_you_mean(key, names())
         raise ValueError(f"no data set {name!r}; {hint}known are {', '.join(names())} and tu:NAME")
     return key
@@ -140,9 +138,10 @@ def _generator(key: str) -> _Generator:
     name, *numbers = key.split(":")
     try:
         degree, width = float(numbers[0]) if numbers else 4.0, int(numbers[1]) if len(numbers) > 1 else 100
+        taken = len(numbers) <= NUMBERS.get(name, 1) and 0 < degree < math.inf and width >= 1
     except ValueError:
-        degree, width = math.nan, 0
-    if len(numbers) > NUMBERS.get(name, 1) or not 0 < degree < math.inf or width < 1:
+        taken = False
+    if not taken:
         raise ValueError(
             f"no data set {key!r}: behind a generator's name stands its mean degree, as in synthetic-er:6, and of "
             "synthetic-glg the number of features, as in synthetic-glg:8:10; synthetic-tree has neither"

@@ -71,6 +71,7 @@ def test_numbers_behind_a_generators_name() -> None:
     same = load("synthetic-ba:4", graphs=3, seed=2), load("synthetic-ba", graphs=3, seed=2)
     assert [[np.array_equal(g.edges, h.edges) for g, h in zip(*(d.graphs for d in same), strict=True)]] == [[True] * 3]
     assert tasks("synthetic-er:8") == ("graph", "node")
+    assert load("synthetic-glg:0.9:1", graphs=2, max_nodes=3).space.width == 1
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,8 @@ def test_numbers_behind_a_generators_name() -> None:
 def test_numbers_that_a_generator_does_not_take(name: str) -> None:
     with pytest.raises(ValueError, match=f"no data set '{name}': behind a generator's name stands its mean degree"):
         load(name)
+    with pytest.raises(ValueError, match=f"no data set '{name}': behind a generator's name"):
+        tasks(name)
 
 
 @pytest.mark.parametrize(

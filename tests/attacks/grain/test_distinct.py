@@ -97,8 +97,10 @@ def test_mixtures_of_nodes_are_looked_at_where_nothing_matches_without_them(
     assert (asked[0] is asked[1]) is not mixed
 
 
-def test_the_seconds_of_the_parts_add_up(lab: Any, monkeypatch: Any) -> None:
-    """On a clock that is a second later at every look: nodes, neighbourhoods and completions take one each."""
+@pytest.mark.parametrize(("restricted", "seconds"), [(False, [1.0, 1.0, 1.0]), (True, [1.0, 2.0, 2.0])])
+def test_the_seconds_of_the_parts_add_up(restricted: bool, seconds: list[float], lab: Any, monkeypatch: Any) -> None:
+    """On a clock that is a second later at every look: nodes, neighbourhoods and completions take one each, and the
+    last two one more where mixtures of nodes are looked at too."""
 
     class Ticking(Held):
         @property
@@ -106,14 +108,29 @@ def test_the_seconds_of_the_parts_add_up(lab: Any, monkeypatch: Any) -> None:
             looks.append(0)
             return float(len(looks))
 
+    def settle(board: Board, *_: Any) -> int:
+        board.restricted = restricted and board.mixed is not None
+        return 0
+
     looks = list[int]()
     codes = np.arange(2)[:, None]
     pair = Nodes(codes, codes.astype(float), np.ones(2, int), certain=True)
     monkeypatch.setattr(module, "find_nodes", lambda *_, **__: pair)
     monkeypatch.setattr(module, "block_checks", lambda *_: [])
+    monkeypatch.setattr(module, "settle", settle)
     monkeypatch.setattr(module, "gradient_distances", lambda *_: [(1.0, 0)])
     model = lab.model(layers=2, hidden=4, readout_widths=(3,))
     observed = Observation(model, lab.params(model), lab.params(model), "bce")
     clock, known = Ticking(0.0, 0.5), Knowledge(lab.space, distinct_nodes=True)
     info = module.reconstruct_distinct(observed, known, DEFAULTS, clock=clock, budget=Budget()).info
-    assert [info[f"seconds_{part}"] for part in ("nodes", "one_hop", "search")] == [1.0, 1.0, 1.0]
+    assert [info[f"seconds_{part}"] for part in ("nodes", "one_hop", "search")] == seconds
+
+
+def test_of_two_searches_the_closer_graph_counts_and_how_the_later_one_ended(lab: Any) -> None:
+    one, other = lab.path([0, 1]), lab.path([1, 2])
+    first = module._Found(one, 0.5, "time", 3)
+    for distance, graph in ((0.4, other), (0.5, one), (0.6, one)):
+        best = first.or_closer(module._Found(other, distance, "exhausted", 2))
+        assert best.graph is graph and best.distance == min(distance, 0.5)
+        assert (best.stop, best.tests) == ("exhausted", 5)
+    assert first.or_closer(module._Found(None, 0.0, "time", 0)).graph is one

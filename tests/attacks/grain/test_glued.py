@@ -14,13 +14,15 @@ import pytest
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.grain import glued as module
 from jgleak.attacks.grain.candidates import GrainCandidates
-from jgleak.attacks.grain.glued import Gluer
+from jgleak.attacks.grain.glued import Gluer, Partial
 from jgleak.attacks.grain.grain import GRAIN
+from jgleak.attacks.grain.settings import DEFAULTS
 from jgleak.attacks.span.hops import Nodes
 from jgleak.federated import Knowledge
 from jgleak.graph import Graph
 from tests.attacks.grain.test_build import blocks, cut
 from tests.clocks import HELD as FOREVER
+from tests.clocks import Held
 
 GLUED = GRAIN.with_options({"distinct_search": "glued"})
 
@@ -138,3 +140,81 @@ def test_missing_blocks_leave_the_largest_piece(lab: Any, monkeypatch: pytest.Mo
     found = GLUED(observation, knowledge, key=jax.random.key(0))
     assert found.stop == "exhausted" and found.best is not None and found.best.n == 4
     assert found.gradient_distance is not None and found.gradient_distance > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("distances", "known", "stop", "tests", "chosen"),
+    [
+        ([0.5, 0.4, 0.4], None, "exhausted", 3, 1),
+        ([0.5, 0.0, 0.3], None, "match", 2, 1),
+        ([0.3, 0.4, 0.0], 3, "exhausted", 2, 0),
+        ([0.3, 0.4, 0.0], 2, "match", 1, 2),
+    ],
+)
+def test_finished_graphs_are_tested_once_until_one_matches(
+    distances: list[float],
+    known: int | None,
+    stop: str,
+    tests: int,
+    chosen: int,
+    lab: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of another number of nodes are left out; the nearest comes back, the first of equals."""
+    closed = [
+        Partial((0, 1, 2), frozenset({(0, 1), (1, 2)})),
+        Partial((2, 1, 0), frozenset({(0, 2), (1, 2)})),
+        Partial((0, 3), frozenset({(0, 3)})),
+    ]
+    found = candidates(4, [[(0, 1), (1, 2), (2, 3)]])
+    bounds = list[dict[str, Any]]()
+    monkeypatch.setattr(module, "find_nodes", lambda *_, **given: bounds.append(given) or found.nodes)
+    monkeypatch.setattr(module, "find_candidates", lambda *_, **given: bounds.append(given) or found)
+    monkeypatch.setattr(Gluer, "closures", lambda _: iter([closed[0], closed[0], *closed[1:]]))
+    asked = list[Graph]()
+
+    def compared(observation: Any, space: Any, graphs: list[Graph], most: float) -> list[tuple[float, int]]:
+        asked.extend(graphs)
+        pairs = {frozenset(map(frozenset, g.edges.tolist())) for g in graphs}
+        (place,) = [i for i, one in enumerate(closed) if pairs == {_placed(one)} and graphs[0].n == len(one.nodes)]
+        return [(distances[place], place)]
+
+    monkeypatch.setattr(module, "gradient_distances", compared)
+    observation = lab.observe(lab.model(), lab.path([0, 1, 2]))
+    knowledge = Knowledge(lab.space, n=known, distinct_nodes=True)
+    answer = module.reconstruct_glued(observation, knowledge, DEFAULTS, clock=FOREVER, budget=Budget())
+    assert answer.stop == stop and answer.info["graphs_tested"] == len(asked) == tests and "seconds" in answer.info
+    assert answer.best is not None and answer.best.y == chosen and answer.gradient_distance == distances[chosen]
+    np.testing.assert_array_equal(answer.best.x, found.nodes.codes[list(closed[chosen].nodes)])
+    tolerances, limits = DEFAULTS.tolerances.span, DEFAULTS.limits.span
+    assert bounds[0] == {"clock": FOREVER, "tolerances": tolerances, "limits": limits}
+    assert bounds[1]["levels"] == (1, 2)
+
+
+def _placed(partial: Partial) -> frozenset[frozenset[int]]:
+    """Its edges between the places of its nodes."""
+    place = {node: i for i, node in enumerate(partial.nodes)}
+    return frozenset(frozenset({place[u], place[v]}) for u, v in partial.edges)
+
+
+def test_where_nothing_is_found_the_reason_is_time_or_candidates(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = candidates(3, [[(0, 1), (1, 2)]])
+    empty = dataclasses.replace(found, twos=found.twos.keep(np.zeros(found.twos.size, bool)))
+    monkeypatch.setattr(module, "find_nodes", lambda *_, **__: found.nodes)
+    observation, knowledge = lab.observe(lab.model(), lab.path([0, 1])), Knowledge(lab.space, distinct_nodes=True)
+    for none, clock, stop in (
+        (None, FOREVER, "no candidates"),
+        (empty, FOREVER, "no candidates"),
+        (empty, Clock(0.0, 0.0), "time"),
+        (None, Held(0.0, 0.5), "no candidates"),
+    ):
+        monkeypatch.setattr(module, "find_candidates", lambda *_, none=none, **__: none)
+        answer = module.reconstruct_glued(observation, knowledge, DEFAULTS, clock=clock, budget=Budget())
+        assert (answer.stop, answer.graphs) == (stop, ()) and "seconds" in answer.info
+    one = dataclasses.replace(found, twos=found.twos.keep(np.arange(found.twos.size) == 0))
+    monkeypatch.setattr(module, "find_candidates", lambda *_, **__: one)
+    monkeypatch.setattr(Gluer, "closures", lambda _: iter(()))
+    answer = module.reconstruct_glued(observation, knowledge, DEFAULTS, clock=FOREVER, budget=Budget())
+    assert answer.stop == "exhausted" and answer.graphs == () and answer.info["graphs_tested"] == 0
+    late = module.reconstruct_glued(observation, knowledge, DEFAULTS, clock=Clock(0.0, 0.0), budget=Budget())
+    assert late.stop == "time"
