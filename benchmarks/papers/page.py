@@ -88,7 +88,8 @@ class Number(NamedTuple):
             return self.low <= printed <= self.high or number(self.mean) == number(printed)
         shares = zip((self.mean, printed), self.graphs, strict=True)
         successes = [(round(share * of), of) for share, of in shares]
-        return float(fisher_exact([[one, of - one] for one, of in successes]).pvalue) >= LEVEL
+        test: Any = fisher_exact([[one, of - one] for one, of in successes])
+        return test.pvalue >= LEVEL
 
     def __str__(self) -> str:
         beside = "" if self.printed is None else f" ({number(self.printed)}) {self.verdict or ''}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import numpy as np
@@ -108,7 +108,7 @@ def _sets(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
         yield (DATASETS[record["set"]], str(len(record["targets"])), *cells)
 
 
-def _lines(record: Mapping[str, Record]) -> Iterator[tuple[str, ...]]:
+def _lines(record: Record) -> Iterator[tuple[str, ...]]:
     for one in record["targets"]:
         shown = (one["target"], np.mean(one["errors"]), min(one["errors"]))
         yield (
