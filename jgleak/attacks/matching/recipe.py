@@ -76,7 +76,7 @@ def threshold(adjacency: Float[np.ndarray, "n n"], rng: np.random.Generator) -> 
 
 def sampled(adjacency: Float[np.ndarray, "n n"], rng: np.random.Generator) -> Float[np.ndarray, "n n"]:
     """Every edge with its entry as the chance, one toss a pair (GLG, algorithms 2 and 3)."""
-    return np.triu(rng.random(adjacency.shape) < adjacency, k=1).astype(np.float32)
+    return np.triu(rng.random(adjacency.shape) < adjacency).astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
