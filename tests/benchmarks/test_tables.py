@@ -59,6 +59,9 @@ def test_rows_and_attacks_are_named_once_and_told_apart() -> None:
         for method in METHODS:
             specification = method.specification(row)
             assert specification is None or identify(specification, grain_rows.ROWS) == (row, method)
+    seventh = METHODS[0].specification(grain_rows.ROWS[0])
+    assert seventh is not None
+    assert identify(dataclasses.replace(seventh, seed=7), grain_rows.ROWS)[0] is grain_rows.ROWS[0]
 
 
 def test_every_ranking_is_run_where_it_differs() -> None:
