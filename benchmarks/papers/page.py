@@ -35,11 +35,11 @@ ABOUT = """\
 Written by `python -m benchmarks.papers.page --write`; do not edit. Every table and figure of the five papers: the
 command that computes ours, our number with the paper's in brackets, and how the two compare. *Better*, *worse*: the
 paper's number lies outside the 95 % interval of our clients; *same*: within it, or equal as printed here. Of exact
-reconstructions the number of graphs is known on both sides: they are the same where Fisher's exact test finds no
-difference at 5 %. Otherwise the spread of the paper's own number is not counted. A single run has no verdict. For
-errors (RNMSE, MSE, MAE, RMSE) smaller is better. Our clients, 10 to 100 a row, are other samples of the same sets than
-the papers'. Guesses that see no gradient, all intervals and the number of clients are in `benchmarks/results/*.md`. Run
-the commands in the repository's root, with the [data sets](command-line.md) in place."""
+reconstructions the number of graphs is known on both sides, but for those by size: they are the same where Fisher's
+exact test finds no difference at 5 %. Otherwise the spread of the paper's own number is not counted. A single run has
+no verdict. For errors (RNMSE, MSE, MAE, RMSE) smaller is better. Our clients, 10 to 100 a row, are other samples of
+the same sets than the papers'. Guesses that see no gradient, all intervals and the number of clients are in
+`benchmarks/results/*.md`. Run the commands in the repository's root, with the [data sets](command-line.md) in place."""
 
 METRICS = {"exact": ("exact", "exact"), "GSM-0": (RECALL, "gsm0"), "GSM-1": ("gsm1", "gsm1"), "GSM-2": ("gsm2", "gsm2")}
 """GRAIN's columns: the name of ours, and of the paper's. Its GSM-0 is a recall."""
@@ -65,6 +65,7 @@ class Number(NamedTuple):
       printed: the paper's.
       error: smaller is better.
       graphs: of shares of successes, how many graphs ours and the paper's are of.
+      single: of one run, which has no interval.
     """
 
     mean: float
@@ -73,11 +74,12 @@ class Number(NamedTuple):
     printed: float | None = None
     error: bool = False
     graphs: tuple[int, int] | None = None
+    single: bool = False
 
     @property
     def verdict(self) -> str | None:
         """``better``, ``same`` or ``worse`` than what is printed; None where nothing is, and of a single run."""
-        if self.printed is None or self.low == self.high != self.printed:
+        if self.printed is None or self.single:
             return None
         if self._alike(self.printed):
             return "same"
@@ -284,7 +286,7 @@ def _numbers(paper: str, item: Mapping[str, Any], row: Any, record: Record) -> N
         return {f"RMSE, mean of {len(record['tests'])}": _rate(record["means"]["RMSE"], row.printed, True)}
     if paper == "fedgnn":
         test = record["test"]
-        return {"RMSE": Number(test, test, test, row.printed, True)}
+        return {"RMSE": Number(test, test, test, row.printed, True, single=True)}
     if paper == "grain":
         printed = grain_printed(row, record["attack"])
         rates = {name: rate for name, rate in record["rates"].items() if name != RECALL or _molecules(row)}

@@ -18,6 +18,7 @@ import numpy as np
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.facts.fact import Facts
 from jgleak.attacks.facts.registry import facts
+from jgleak.attacks.side_information import apart
 from jgleak.audit.compilations import Compiled, compilations
 from jgleak.audit.programs import forget_programs
 from jgleak.audit.round import AttackedClient, chosen_attack, client, refusal
@@ -255,8 +256,8 @@ def answers(
 
 def _order(client: AttackedClient, found: Reconstruction) -> list[int | None]:
     """Which graph of a batch's reconstruction is compared with each of the client's graphs: matched by size, then by
-    GSM-1 (target nodes by their features: GLG, section 5.4), or in order where the truth is unknown, or known edges or
-    features tell; None where there is no batch, or no graph is left."""
+    GSM-1 (target nodes by their features: GLG, section 5.4), or in order where the truth is unknown, or the answer has
+    the edges or features that are known of each; None where there is no batch, or no graph is left."""
     if client.graphs == 1 or not found.graphs:
         return [None] * client.graphs
     order = list(range(client.graphs))
@@ -264,9 +265,21 @@ def _order(client: AttackedClient, found: Reconstruction) -> list[int | None]:
         space = client.knowledge.space
         targets = np.stack([space.encode(truth.x)[:1] for truth in client.truths])
         order = match_batch(jnp.asarray(targets), jnp.asarray(found.features[:, :1])).order.tolist()
-    elif client.truths and client.knowledge.adjacency is None and client.knowledge.features is None:
+    elif client.truths and not _as_known(client, found):
         order = match_graphs(client.truths, found.graphs, client.knowledge.space).tolist()
     return [own if own < len(found.graphs) else None for own in order]
+
+
+def _as_known(client: AttackedClient, found: Reconstruction) -> bool:
+    """Whether each graph of the answer has the edges and features that are known of the graph in its place."""
+    known = apart(client.observation, client.knowledge)
+    return len(found.graphs) == len(known) and all(
+        part.n == graph.n
+        and (part.adjacency is not None or part.features is not None)
+        and (part.adjacency is None or np.array_equal(part.adjacency, graph.adjacency))
+        and (part.features is None or np.allclose(part.features, graph.x))
+        for part, graph in zip(known, found.graphs, strict=True)
+    )
 
 
 def _part(found: Reconstruction, own: int | None, batch: int) -> Reconstruction:

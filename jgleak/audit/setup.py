@@ -118,7 +118,9 @@ def knowledge_of(
     ordered = shown or (by_node and observation.protocol in ("target_node", "node_losses"))
     if not ordered:
         truths = sorted(truths, key=lambda g: (-g.n if sized else 0, () if by_node else _in_order(g)))
-    labels = np.concatenate([np.atleast_1d(np.asarray(g.y)) for g in truths]) if "labels" in know else None
+    alone = len(truths) == 1 or observation.protocol != "target_node"
+    each = [np.atleast_1d(np.asarray(g.y)) for g in truths]  # of several target nodes theirs alone
+    labels = np.concatenate(each if alone else [one[:1] for one in each]) if "labels" in know else None
     if labels is not None and by_node and not ordered:
         labels = np.sort(labels)
     return Knowledge(

@@ -113,8 +113,8 @@ def _labels(task: str | None) -> Literal["graph", "node"]:
     return "node" if task == "node" else "graph"
 
 
-NUMBERS = {"synthetic-tree": 0, "synthetic-glg": 2}
-"""How many numbers may follow a generator's name; one after the others."""
+_NUMBERS = {"synthetic-tree": 0, "synthetic-glg": 2}
+"""How many numbers may follow a generator's name; one, where it is not here."""
 
 
 class _Generator(NamedTuple):
@@ -138,13 +138,14 @@ def _generator(key: str) -> _Generator:
     name, *numbers = key.split(":")
     try:
         degree, width = float(numbers[0]) if numbers else 4.0, int(numbers[1]) if len(numbers) > 1 else 100
-        taken = len(numbers) <= NUMBERS.get(name, 1) and 0 < degree < math.inf and width >= 1
+        taken = len(numbers) <= _NUMBERS.get(name, 1) and 0 < degree < math.inf and width >= 1
     except ValueError:
         taken = False
-    if not taken:
+    if not taken or (name == "synthetic-ba" and degree % 2):
         raise ValueError(
             f"no data set {key!r}: behind a generator's name stands its mean degree, as in synthetic-er:6, and of "
-            "synthetic-glg the number of features, as in synthetic-glg:8:10; synthetic-tree has neither"
+            "synthetic-glg the number of features, as in synthetic-glg:8:10; synthetic-tree has neither, and the "
+            "degree of synthetic-ba is even"
         )
     return _Generator(name, degree, width)
 

@@ -21,24 +21,24 @@ class EdgeScore:
       accuracy: share of pairs that are right after the threshold.
       accuracy_all: of all ``N²`` entries of the matrix, with a diagonal that is always right. GraphDLG counts all
         entries (its case study of 14 nodes, Table 2, has multiples of 1/196), those of wrong diagonals too.
-      precision: share of the recovered edges that are the truth's, after the threshold (GLG's "AP"); NaN without one.
       jaccard: edges in both over edges in either, after the threshold; NaN when neither graph has an edge.
       mse: mean squared difference of the soft entries.
       mae: mean absolute difference of the soft entries.
       mae_thresholded: mean absolute difference after the threshold.
       auc: area under the ROC curve of the soft entries; NaN when the truth has no edge or every edge.
       ap: average precision of the soft entries; NaN when the truth has no edge.
+      precision: share of the recovered edges that are the truth's, after the threshold (GLG's "AP"); NaN without one.
     """
 
     accuracy: float
     accuracy_all: float
-    precision: float
     jaccard: float
     mse: float
     mae: float
     mae_thresholded: float
     auc: float
     ap: float
+    precision: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,11 +106,11 @@ def _score(known: Bool[np.ndarray, "N N"], soft: Float[np.ndarray, "N N"], cut: 
     return EdgeScore(
         accuracy=float(1.0 - wrong),
         accuracy_all=float(1.0 - wrong * (size - 1) / size),
-        precision=float(np.mean(truth[hard])) if hard.any() else np.nan,
         jaccard=float(np.sum(truth & hard) / either) if either else np.nan,
         mse=float(np.mean((truth - entries) ** 2)),
         mae=float(np.mean(np.abs(truth - entries))),
         mae_thresholded=float(wrong),
         auc=roc_auc(entries[truth], entries[~truth]),
         ap=average_precision(entries[truth], entries[~truth]),
+        precision=float(np.mean(truth[hard])) if hard.any() else np.nan,
     )

@@ -52,8 +52,8 @@ def test_every_graph_of_a_batch_meets_its_own_reconstruction(seen: list[Any]) ->
     np.testing.assert_array_equal(np.asarray(seen[3][1].labels), np.sort(np.array([first.y, second.y])))
 
 
-def test_known_edges_and_features_of_a_batch_show_its_order(seen: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """They come padded, with the labels in the same order; the answer's graphs are taken in that order too."""
+def test_known_edges_and_features_of_a_batch_show_its_order(seen: list[Any]) -> None:
+    """They come padded, with the labels in the same order. An answer in another order is matched, as ever."""
     told = dataclasses.replace(SMALL, batch_size=2, know=("adjacency", "features", "labels"))
     results = list(run(told))
     for client in (0, 1):
@@ -66,10 +66,21 @@ def test_known_edges_and_features_of_a_batch_show_its_order(seen: list[Any], mon
             assert not known.adjacency[g, truth.n :].any() and not known.features[g, truth.n :].any()
         np.testing.assert_array_equal(np.asarray(known.labels), [g.y for g in truths])
     assert len({seen[0][1].sizes, tuple(sorted(seen[0][1].sizes, reverse=True))}) == 2, "not sorted by size"
-    assert not any(r.score.exact for r in results[:4]), "the other graph of the batch comes first"
+    assert all(r.score.exact for r in results)
     alone = seen[2][1]
     assert alone.sizes == () and alone.adjacency is not None and alone.adjacency.ndim == 2
     np.testing.assert_array_equal(np.asarray(alone.features), results[4].truth.x)
+
+
+def test_target_nodes_of_a_batch_are_told_their_own_labels(seen: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of graphs of any size."""
+    monkeypatch.setitem(ATTACKS, "oracle", dataclasses.replace(ATTACKS["oracle"], protocols=("target_node",)))
+    nodes = dataclasses.replace(SMALL, readout="node_scores", node_task=True, bias=True, know=("labels",))
+    results = list(run(dataclasses.replace(nodes, protocol="target_node", batch_size=5)))
+    assert len({r.truth.n for r in results}) > 1
+    np.testing.assert_array_equal(np.asarray(seen[0][1].labels), [np.asarray(r.truth.y)[0] for r in results])
+    alone = list(run(dataclasses.replace(nodes, protocol="target_node", graphs=1)))
+    np.testing.assert_array_equal(np.asarray(seen[1][1].labels), alone[0].truth.y)
 
 
 def test_a_batch_with_known_edges_is_matched_by_them() -> None:

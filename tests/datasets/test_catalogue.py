@@ -77,7 +77,14 @@ def test_numbers_behind_a_generators_name() -> None:
 @pytest.mark.parametrize(
     "name",
     ["synthetic-er:", "synthetic-er:x", "synthetic-er:0", "synthetic-er:inf", "synthetic-er:nan", "synthetic-er:4:10"]
-    + ["synthetic-tree:3", "synthetic-glg:4:0", "synthetic-glg:4:2.5", "synthetic-glg:4:10:1"],
+    + [
+        "synthetic-ba:5",
+        "synthetic-ba:2.5",
+        "synthetic-tree:3",
+        "synthetic-glg:4:0",
+        "synthetic-glg:4:2.5",
+        "synthetic-glg:4:10:1",
+    ],
 )
 def test_numbers_that_a_generator_does_not_take(name: str) -> None:
     with pytest.raises(ValueError, match=f"no data set '{name}': behind a generator's name stands its mean degree"):

@@ -27,13 +27,13 @@ def test_soft_matrix_by_hand() -> None:
     expected = EdgeScore(
         accuracy=1 / 3,
         accuracy_all=5 / 9,
-        precision=1 / 2,
         jaccard=1 / 3,
         mse=(0.01 + 0.36 + 0.64) / 3,
         mae=(0.1 + 0.6 + 0.8) / 3,
         mae_thresholded=2 / 3,
         auc=0.5,
         ap=(1 / 1 + 2 / 3) / 2,
+        precision=1 / 2,
     )
     assert dataclasses.asdict(result) == pytest.approx(dataclasses.asdict(expected))
 

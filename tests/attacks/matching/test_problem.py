@@ -186,6 +186,8 @@ def test_labels_of_nodes_are_padded(lab: Any) -> None:
     _, problem = pose(target, Knowledge(lab.space, n=4, labels=np.array([2, 1])), infer=False)
     assert problem.labels is not None
     np.testing.assert_array_equal(problem.labels[:, 0], np.eye(3)[[2, 1]])
+    with pytest.raises(ValueError, match="labels: 4 given for the targets of 2 graphs; give one of each"):
+        pose(target, Knowledge(lab.space, n=4, labels=np.array([2, 1, 0, 0])), infer=False)
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def batch_unsupported(observation: Observation, knowledge: Knowledge) -> str | N
             f"{graphs} it separates them by the exact gradient's rank, which noise, pruning and clipping "
             "change; record batches of one, or use gradient matching (such as dlg)"
         )
-    if knowledge.features is not None:
-        return f"{graphs} it cannot assign known feature rows to graphs; leave them out"
+    if knowledge.features is not None or knowledge.adjacency is not None:
+        return f"{graphs} it cannot assign known edges or feature rows to graphs; leave them out"
     if observation.local is not None and observation.local.steps > 1:
         return unsupported(observation) if every_step_whole(observation) else in_turn_unsupported(observation)
     return None
