@@ -19,6 +19,7 @@ from jgleak.federated import Knowledge, LocalTraining, Observation
 from jgleak.graph import Graph
 
 SMALL = Specification(attack="oracle", graphs=5, hidden=8, max_nodes=9)
+SMALL_EMPTY = dataclasses.replace(SMALL, attack="empty")
 
 
 @pytest.fixture
@@ -70,6 +71,30 @@ def test_known_edges_and_features_of_a_batch_show_its_order(seen: list[Any]) -> 
     alone = seen[2][1]
     assert alone.sizes == () and alone.adjacency is not None and alone.adjacency.ndim == 2
     np.testing.assert_array_equal(np.asarray(alone.features), results[4].truth.x)
+
+
+@pytest.mark.parametrize(("know", "places"), [(("adjacency",), [1, 0]), (("features",), [1, 0]), (("n",), [0, 1])])
+def test_an_answer_with_the_known_part_in_its_place_stays_in_order(
+    know: tuple[str, ...], places: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where another order is nearer in all else; where nothing is known, it is matched."""
+    ring = np.array([(0, 1), (1, 2), (2, 3), (0, 3)])
+    path = ring[:3]
+    codes = [np.repeat(graph.x[:1], 4, axis=0) for graph in prepare(SMALL_EMPTY).dataset.graphs[:2]]
+    assert not np.array_equal(*codes)
+    truths = [Graph(codes[0], ring, y=0), Graph(codes[1], path, y=1)]
+    given = {"adjacency": [(codes[1], ring), (codes[0], path)], "features": [(codes[0], path), (codes[1], ring)]}
+    answers = [Graph(*parts, y=0) for parts in given.get(know[0], [(codes[0], ring), (codes[1], path)])]
+    whole = dataclasses.replace(SMALL_EMPTY, attack="oracle", graphs=2, batch_size=2, know=know)
+    setup = prepare(dataclasses.replace(whole, attack="empty"))
+    setup = setup._replace(dataset=dataclasses.replace(setup.dataset, graphs=truths))
+    found = lambda *_, **__: Reconstruction(tuple(answers), 0.0, "done")  # noqa: E731
+    monkeypatch.setitem(ATTACKS, "oracle", Attack("oracle", found, several=True))
+    for place, result in enumerate(run(whole, setup)):
+        best = result.reconstruction.best
+        assert best is not None
+        np.testing.assert_array_equal(best.x, codes[place if know[0] == "features" else places[place]])
+        assert len(best.edges) == (4, 3)[place if know[0] != "features" else places[place]]
 
 
 def test_target_nodes_of_a_batch_are_told_their_own_labels(seen: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

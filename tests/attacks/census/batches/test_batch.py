@@ -133,6 +133,20 @@ def test_updates_that_hide_dimensions_are_refused(changed: dict[str, Any], said:
     assert reason is not None and said in reason
 
 
+def test_side_information_of_each_graph_is_refused() -> None:
+    model = model_of(64, DATA.space.width, 64, 2)
+    observation = fedsgd(model, some_params(model), GRAPHS, DATA.space, loss="bce")
+    sizes, most = tuple(graph.n for graph in GRAPHS), max(graph.n for graph in GRAPHS)
+    edges = np.zeros((len(GRAPHS), most, most))
+    for known in (
+        Knowledge(DATA.space, sizes=sizes, adjacency=edges),
+        Knowledge(DATA.space, sizes=sizes, features=np.repeat(edges[..., :1], len(DATA.space.features), axis=2)),
+    ):
+        reason = CENSUS.refusal(observation, known)
+        assert reason is not None and "it cannot assign known edges or feature rows to graphs; leave them out" in reason
+    assert CENSUS.refusal(observation, Knowledge(DATA.space, sizes=sizes)) is None
+
+
 PROJECTED = 12
 """Dimensions in which gradients are looked up."""
 
