@@ -81,7 +81,7 @@ def test_an_answer_with_the_known_part_in_its_place_stays_in_order(
     ring = np.array([(0, 1), (1, 2), (2, 3), (0, 3)])
     path = ring[:3]
     codes = [np.repeat(graph.x[:1], 4, axis=0) for graph in prepare(SMALL_EMPTY).dataset.graphs[:2]]
-    assert not np.array_equal(*codes)
+    assert not np.array_equal(codes[0], codes[1])
     truths = [Graph(codes[0], ring, y=0), Graph(codes[1], path, y=1)]
     given = {"adjacency": [(codes[1], ring), (codes[0], path)], "features": [(codes[0], path), (codes[1], ring)]}
     answers = [Graph(*parts, y=0) for parts in given.get(know[0], [(codes[0], ring), (codes[1], path)])]
