@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Num
+from numpy.typing import DTypeLike
 
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
@@ -57,11 +58,11 @@ def graph_labels(observation: Observation, labels: Num[np.ndarray, "..."]) -> li
     return list(labels.reshape(-1, 1, tasks)[: observation.batch_size])
 
 
-def together(matrices: Sequence[Num[np.ndarray, "_n _k"]]) -> Num[np.ndarray, "*B N K"]:
+def together(matrices: Sequence[Num[np.ndarray, "_n _k"]], dtype: DTypeLike = np.float32) -> Num[np.ndarray, "*B N K"]:
     """Edges or features of every graph as ``Knowledge`` and ``Reconstruction`` have them: padded to the largest with
     zeros, or one graph's alone."""
     rows, columns = np.max([matrix.shape for matrix in matrices], axis=0)
-    out = np.zeros((len(matrices), rows, columns), np.result_type(*matrices))
+    out = np.zeros((len(matrices), rows, columns), dtype)
     for g, matrix in enumerate(matrices):
         out[g, : matrix.shape[0], : matrix.shape[1]] = matrix
     return out if len(matrices) > 1 else out[0]

@@ -128,7 +128,7 @@ def knowledge_of(
         n=max(g.n for g in truths) if sized else None,
         sizes=tuple(g.n for g in truths) if sized and len(truths) > 1 else (),
         adjacency=together([g.adjacency for g in truths]) if "adjacency" in know else None,
-        features=together([g.x for g in truths]) if "features" in know else None,
+        features=together([g.x for g in truths], truths[0].x.dtype) if "features" in know else None,
         labels=labels,
         max_n=specification.max_n,
         auxiliary=setup.public if "auxiliary" in know else (),

@@ -278,9 +278,10 @@ def _labels(
         return labels.astype(np.float32) if regression else one_hot[labels.astype(int)]
     rows = np.zeros((graphs, slots), np.float32 if regression else np.int64)
     if observation.protocol == "target_node":
-        if graphs > 1 and labels.size != graphs:
+        targets = labels[:, 0] if labels.ndim == 2 else np.atleast_1d(labels)  # a row of node labels, or its first
+        if graphs > 1 and targets.size != graphs:
             raise ValueError(f"labels: {labels.size} given for the targets of {graphs} graphs; give one of each")
-        rows[:, 0] = labels.ravel()[:graphs]
+        rows[:, 0] = targets[:graphs]
     elif graphs > 1:
         return None  # whose label is whose in a batch of graphs is not known: they are searched for
     elif labels.size != n:
