@@ -37,7 +37,8 @@ KNOWABLE = ("n", "adjacency", "features", "labels", "auxiliary")
 """What an attacker may be given beyond the public feature space."""
 
 AUXILIARY = re.compile(
-    r"same|split:\d*\.?\d+|random:(0?\.\d+|[01](\.0*)?):(normal|uniform)|(?!split$|random$)(tu:)?[\w+.-]+|synthetic-\w+(:[\d.]+)+"
+    r"same|split:\d*\.?\d+|random:(0?\.\d+|[01](\.0*)?):(normal|uniform)"
+    r"|(?!split$|random$)(tu:)?[\w+.-]+|synthetic-\w+(:[\d.]+)+"
 )
 """Where public graphs may come from."""
 

@@ -169,7 +169,7 @@ def test_attacks_on_one_graph_refuse_a_batch() -> None:
 
 def test_auxiliaries_of_every_kind_hold_no_client() -> None:
     """The rest of the set, a split by label, random graphs, and another data set in the clients' features."""
-    for auxiliary in ("same", "split:1", "random:0.1:normal", "synthetic-tree"):
+    for auxiliary in ("same", "split:1", "random:0.1:normal", "synthetic-tree", "synthetic-er:6"):
         specification = dataclasses.replace(SMALL, attack="empty", know=("n", "auxiliary"), auxiliary=auxiliary)
         setup = prepare(specification)
         private = {graph.canonical_form() for graph in setup.dataset.graphs}

@@ -82,8 +82,7 @@ def _target(specification: Specification, setup: Setup, place: int, degree: int,
 def matched(rows: Float[np.ndarray, "d m"], found: Float[np.ndarray, "d m"]) -> Float[np.ndarray, " d"]:
     """The RNMSE of every row and the one of ``found`` that stands for it, in the matching with the least sum."""
     gaps = np.linalg.norm(rows[:, None] - found[None], axis=-1) / np.linalg.norm(rows, axis=-1, keepdims=True)
-    order, partner = linear_sum_assignment(gaps)
-    return gaps[order, partner]
+    return gaps[linear_sum_assignment(gaps)]
 
 
 def document(records: Sequence[Record]) -> str:
