@@ -39,7 +39,7 @@ class Face(NamedTuple):
     Attributes:
       space: orthonormal basis of the vectors in it.
       one: a functional that is 1 on it.
-      inside: vectors of it that are known.
+      inside: the vector of it that is known, if one is.
     """
 
     space: Float[np.ndarray, "r d"]
@@ -132,8 +132,6 @@ def _explored(
                 return face.inside, int(off.argmax())
             known.append(face.space @ vertex)
         values = patterns @ known[0]
-        if len(known) > 1:
-            return face.inside, int(np.abs(patterns @ known[1] - values).argmax())
         sign = np.where(values > 0.5, -1.0, 1.0)
         untied = TIES / len(local) * rng.random(len(local))  # many may differ as much, and all points between them
         vertex = vertices.farthest((sign + untied) @ local)
