@@ -13,6 +13,7 @@ import pytest
 from benchmarks.papers.fedgnn import page as fedgnn_page
 from benchmarks.papers.fedgnn import records as fedgnn_records
 from benchmarks.papers.fedgnn.rows import (
+    CLIPPING,
     KINDS,
     LEAK,
     METHODS,
@@ -65,7 +66,7 @@ def _leak(title: str, rounds: int, auc: float) -> dict[str, Any]:
 
 def test_rows_are_named_once_and_start_from_the_papers_defence() -> None:
     names = [row.name for row in ROWS]
-    assert len(set(names)) == len(names) == 3 * (len(KINDS) + 8) + 9
+    assert len(set(names)) == len(names) == 3 * (len(KINDS) + 8) + 9 + 6
     assert {row.experiment.dataset for row in ROWS} < set(TUNED)
     paper = next(row for row in ROWS if row.name == "douban-paper")
     assert (paper.printed, paper.experiment.pseudo, paper.experiment.settings) == (0.790, 1000, "paper")
@@ -90,6 +91,17 @@ def test_neighbours_stand_in_a_table_of_their_own_and_leave_the_curves_alone() -
     assert fedgnn_page.curves(ROWS, records)["M"] == [(0.0, {"error": 0.76})]
     text = fedgnn_page.document(ROWS, records)
     assert "| Douban, GCN, neighbours off | 0.761 |" in text.partition("## Neighbours")[2]
+
+
+def test_other_thresholds_stand_in_a_table_of_their_own_and_leave_the_curves_alone() -> None:
+    found = {row.name: row.experiment.defense for row in ROWS if row.kind == CLIPPING}
+    assert len(found) == 6 and found["douban-clip-0.05-noise-0.2"] == "clip-inf:0.05+laplace:0.2828"
+    stated = [privacy(parse(found[f"douban-clip-{d:g}-noise-0.2"]), [10]).per_coordinate for d in (0.05, 0.2)]
+    assert stated == pytest.approx([0.5, 2.0], abs=1e-3), "2 delta / lambda"
+    records = [_error("douban-clip-0.2-noise-0.4", 0.7612)]
+    assert fedgnn_page.lines(ROWS, records) == [] and not any(fedgnn_page.curves(ROWS, records).values())
+    text = fedgnn_page.document(ROWS, records)
+    assert "clipped to 0.2, lambda = 0.4, M = 1000 | 0.761 |" in text.partition("## Clipping")[2]
 
 
 def test_a_constant_stands_first() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from benchmarks.lib.page import markdown
 from benchmarks.lib.records import Record
 from benchmarks.papers.fedgnn.rows import (
+    CLIPPING,
     CURVE,
     DATASETS,
     KINDS,
@@ -72,6 +73,10 @@ SECOND = """\
 Figure 4 on Douban: every network with and without anonymous neighbours, entries clipped to 0.1, lambda = 0.2, no pseudo
 items, at most 100 epochs. Neighbours' embeddings are fixed from the expansion on, or trainable: learnt on, and sent.
 One seed: two trainings that differ in the seed alone are not known to be closer than these."""
+
+CLIPPED = """\
+Figure 5 on Douban: entries clipped to other thresholds than 0.1, whose errors are under *Against lambda and M*; 1,000
+pseudo items, one seed. Rates are those that were chosen at 0.1."""
 
 REPEATED = """\
 Means over so many seeds, with 95 % intervals over the seeds, which draw first weights, noise and the ratings
@@ -170,7 +175,8 @@ def document(rows: Sequence[Row], records: Sequence[Record]) -> str:
         f"Not trained: {idle}." if idle else "",
         *_seed_parts(records),
         *(("## What updates show", LEAKS, markdown(_leak_head(records), leaked)) if leaked else ()),
-        *_neighbour_parts(rows, records),
+        *_single_parts("Neighbours", SECOND, NEIGHBOURS, rows, records),
+        *_single_parts("Clipping", CLIPPED, CLIPPING, rows, records),
         *_curve_parts(rows, records),
         *_traffic_parts(rows, records),
         "## How it was run",
@@ -201,14 +207,14 @@ def _repeated(record: Record | None, digits: int) -> str:
     return f"{mean} [{low}, {high}], {len(record['tests'])}"
 
 
-def _neighbour_parts(rows: Sequence[Row], records: Sequence[Record]) -> list[str]:
+def _single_parts(title: str, about: str, kind: str, rows: Sequence[Row], records: Sequence[Record]) -> list[str]:
     errors = {r["row"]: r for r in records if r["attack"] == RMSE.name}
     table = [
         (row.title, _error(errors[row.name], DIGITS[CURVE]), str(errors[row.name]["epoch"]))
         for row in rows
-        if row.kind == NEIGHBOURS and row.name in errors
+        if row.kind == kind and row.name in errors
     ]
-    return ["## Neighbours", SECOND, markdown(("", "RMSE", "best epoch"), table)] if table else []
+    return [f"## {title}", about, markdown(("", "RMSE", "best epoch"), table)] if table else []
 
 
 def _curve_parts(rows: Sequence[Row], records: Sequence[Record]) -> list[str]:

@@ -21,13 +21,17 @@ CURVE = "douban"
 """The data set of the plotted curves and of the leaks."""
 
 
-def defense(scale: float) -> str:
-    """FedGNN's with another noise: entries clipped to 0.1, Laplace noise of this scale (its deviation over sqrt(2))."""
-    return "clip-inf:0.1" + (f"+laplace:{scale * 2**0.5:.4g}" if scale else "")
+THRESHOLDS = (0.05, 0.1, 0.2)
+"""What entries are clipped to; 0.1 but for Figure 5's rows of other ones."""
 
 
-NEIGHBOURS = "neighbours"
-"""The kind of Figure 4's rows."""
+def defense(scale: float, threshold: float = 0.1) -> str:
+    """FedGNN's: entries clipped to a threshold, then Laplace noise of this scale (its deviation over sqrt(2))."""
+    return f"clip-inf:{threshold:g}" + (f"+laplace:{scale * 2**0.5:.4g}" if scale else "")
+
+
+NEIGHBOURS, CLIPPING = "neighbours", "clipping"
+"""The kinds of Figure 4's rows, and of Figure 5's at other thresholds."""
 
 PROTECTED = {"defense": defense(0.2), "pseudo": 1000}
 """The paper's own."""
@@ -73,7 +77,7 @@ class Row:
       source: the table or figure of the paper.
       experiment: all of it.
       printed: the paper's RMSE, where it prints one.
-      kind: the line of the table it belongs to, or ``NEIGHBOURS``; None for a point of the curves.
+      kind: the line of the table it belongs to, ``NEIGHBOURS`` or ``CLIPPING``; None for a point of the curves.
       scale: of the noise, on the curves.
     """
 
@@ -142,7 +146,21 @@ def _neighbours() -> Iterator[Row]:
             )
 
 
-ROWS = (*_table(), *_curves(), *_neighbours())
+def _clipped() -> Iterator[Row]:
+    """Figure 5 at other thresholds than the curves' (M = 1,000)."""
+    for threshold in THRESHOLDS:
+        for scale in LAMBDAS[2:] if threshold != 0.1 else ():
+            yield Row(
+                f"{CURVE}-clip-{threshold:g}-noise-{scale:g}",
+                f"{DATASETS[CURVE]}, tuned GAT, clipped to {threshold:g}, lambda = {scale:g}, M = 1000",
+                "Figure 5",
+                RecommenderSpecification(dataset=CURVE, defense=defense(scale, threshold), pseudo=1000),
+                kind=CLIPPING,
+                scale=scale,
+            )
+
+
+ROWS = (*_table(), *_curves(), *_neighbours(), *_clipped())
 
 
 def grid() -> dict[str, tuple[float | None, int]]:
