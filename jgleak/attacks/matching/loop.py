@@ -37,6 +37,9 @@ alone."""
 LARGEST = 16 << 30
 """Bytes, estimated in the same way, above which one client is refused."""
 
+TICK = 1e-6
+"""Seconds: shorter times between two looks at the clock count as this."""
+
 NOTHING_TOLD = "noise of the known deviation explains the start: no gradient was matched, the answer is the start"
 
 Progress = Callable[[int, Float[np.ndarray, "B K"]], None]
@@ -117,7 +120,7 @@ def invert_many(
       knowledges: what is given about each.
       keys: one a client.
       budget: every client gets ``time_limit`` seconds.
-      progress: called after every ``STRIDE`` steps of a run.
+      progress: called whenever the clock is looked at: after the first step of a run, then after up to ``STRIDE``.
       trace: keep every step's data term of every restart, ``(K, steps)``, in ``info["trace"]``.
     """
     public: dict[int, list[int]] = defaultdict(list)
@@ -209,24 +212,26 @@ def _run(
     recipe: Recipe, clients: list[_Client], budget: Budget, progress: Progress | None, trace: bool
 ) -> list[Reconstruction]:
     """Attack clients that fit into one compiled run."""
-    begun, count, setting = time.monotonic(), len(clients), clients[0].setting
+    count, setting = len(clients), clients[0].setting
+    begun = looked = time.monotonic()
     filled = [*clients, *[clients[-1]] * (2 ** math.ceil(math.log2(count)) - count)]
     together = MatchingRun(on_device(recipe), setting, [c.problem for c in filled], [c.key for c in filled])
-    late, history = False, []
-    for made in range(0, recipe.steps, STRIDE):
-        values = together.advance()
+    made, possible, late, history = 0, 1.0, False, []
+    while made < recipe.steps and not together.done and not late:
+        stride = min(STRIDE, recipe.steps - made, max(1, int(possible)))
+        values = together.advance(stride)
+        made += stride
         if trace:
             history.append(values)
         if progress is not None:
-            progress(min(made + STRIDE, recipe.steps), together.values[:count])
-        if together.done:
-            break
-        if time.monotonic() - begun > budget.time_limit * count:
-            late = True
-            break
+            progress(made, together.values[:count])
+        now = time.monotonic()
+        left = budget.time_limit * count - (now - begun)
+        possible = left * stride / max(now - looked, TICK)  # steps at this pace; the first one's includes compilation
+        looked, late = now, left < 0 and not together.done
     guesses, values = together.answers()
     steps = together.steps
-    curves = np.concatenate(history, axis=-1)[..., : recipe.steps] if history else None
+    curves = np.concatenate(history, axis=-1) if history else None
     answers = [
         read(
             recipe,

@@ -20,7 +20,7 @@ from jgleak.attacks.matching.recipe import Recipe, State, answer, init, step
 from jgleak.pytree import filled
 
 STRIDE = 50
-"""Steps between two looks at the clock and at which restarts are done; a compiled shape."""
+"""Most steps between two looks at the clock and at which restarts are done; a compiled shape."""
 
 CACHED = 32
 """Members that a core of a CPU steps together: more of them leave its cache between two operations."""
@@ -51,21 +51,22 @@ class MatchingRun:
         self._resting: list[Float[np.ndarray, "b K 1"] | None] = [None] * len(parts)
         self._compiled = False
 
-    def advance(self) -> Float[np.ndarray, "B K stride"]:
-        """``STRIDE`` steps; the data terms before each. Pieces that are done rest: nothing moves there any more."""
+    def advance(self, steps: int = STRIDE) -> Float[np.ndarray, "B K S"]:
+        """Up to ``STRIDE`` steps; the data terms before each. Pieces that are done rest: nothing moves there."""
         rest = range(1, len(self._states))
-        first = [] if self._compiled else [self._advance(0)]  # one thread compiles
+        first = [] if self._compiled else [self._advance(steps, 0)]  # one thread compiles
         with ThreadPoolExecutor(self._lanes) as pool:
-            values = [*first, *pool.map(self._advance, rest if first else range(len(self._states)))]
+            others = rest if first else range(len(self._states))
+            values = [*first, *pool.map(partial(self._advance, steps), others)]
         self._compiled = True
         return np.concatenate(values)
 
-    def _advance(self, number: int) -> Float[np.ndarray, "b K stride"]:
+    def _advance(self, steps: int, number: int) -> Float[np.ndarray, "b K S"]:
         last = self._resting[number]
         if last is not None:
-            return np.repeat(last, STRIDE, axis=-1)
-        states, values = advance(self.recipe, self.setting, self._problems[number], self._states[number])
-        self._states[number], values = states, np.asarray(values)
+            return np.repeat(last, steps, axis=-1)
+        states, values = advance(self.recipe, self.setting, self._problems[number], self._states[number], steps)
+        self._states[number], values = states, np.asarray(values)[..., :steps]
         if bool(jnp.all(states.done)):
             self._resting[number] = np.asarray(values[..., -1:])
         return values
@@ -124,12 +125,16 @@ ONE_CORE: Any = {"xla_cpu_multi_thread_eigen": False}
 
 @partial(jax.jit, static_argnames=("recipe", "setting"), donate_argnames=("states",), compiler_options=ONE_CORE)
 def advance(
-    recipe: Recipe, setting: Setting, problems: Problem, states: State
+    recipe: Recipe, setting: Setting, problems: Problem, states: State, steps: Int[Array, ""] | int
 ) -> tuple[State, Float[Array, "B K stride"]]:
-    """``STRIDE`` steps of all clients and restarts, and their data terms."""
+    """So many steps of all clients and restarts, at most ``STRIDE``, and their data terms, zeros behind them."""
 
     def one(problem: Problem, state: State) -> tuple[State, Array]:
-        return jax.lax.scan(lambda s, _: step(recipe, setting, problem, s), state, None, length=STRIDE)
+        def body(i: Int[Array, ""], so_far: tuple[State, Array]) -> tuple[State, Array]:
+            state, data = step(recipe, setting, problem, so_far[0])
+            return state, so_far[1].at[i].set(data)
+
+        return jax.lax.fori_loop(0, steps, body, (state, jnp.zeros(STRIDE, state.value.dtype)))
 
     return jax.vmap(jax.vmap(one, (None, 0)), (axes(setting), 0))(problems, states)
 

@@ -111,9 +111,10 @@ def test_relaxation_and_penalty_are_told_the_number_of_steps(clients: Any) -> No
 
 def test_progress_trace_and_best_so_far(clients: Any) -> None:
     heard: list[Any] = []
-    found = many(QUICK, clients, trace=True, progress=lambda steps, values: heard.append((steps, values)))
-    assert [steps for steps, _ in heard] == [50, 60]
-    assert np.all(heard[1][1] <= heard[0][1])
+    heard_of = {"progress": lambda steps, values: heard.append((steps, values)), "budget": Budget(time_limit=1e6)}
+    found = many(QUICK, clients, trace=True, **heard_of)
+    assert [steps for steps, _ in heard] == [1, 1 + STRIDE, 60]
+    assert np.all(heard[1][1] <= heard[0][1]) and np.all(heard[2][1] <= heard[1][1])
     for one in found:
         trace = np.array(one.info["trace"])
         assert trace.shape == (2, 60)
@@ -124,9 +125,9 @@ def test_progress_trace_and_best_so_far(clients: Any) -> None:
 def test_it_stops_when_all_are_done_and_when_the_time_is_up(clients: Any) -> None:
     easy = dataclasses.replace(QUICK, target=1e9)
     for one in many(easy, clients, trace=True):
-        assert (one.stop, one.info["steps"], len(one.info["trace"][0])) == ("converged", 0, STRIDE)
+        assert (one.stop, one.info["steps"], len(one.info["trace"][0])) == ("converged", 0, 1)
     ended = many(dataclasses.replace(QUICK, steps=5000), clients, budget=Budget(time_limit=1e-6))
-    assert {one.stop for one in ended} == {"time"} and max(one.info["steps"] for one in ended) == STRIDE
+    assert {one.stop for one in ended} == {"time"} and {one.info["steps"] for one in ended} == {1}
 
 
 def test_every_client_has_its_own_time_and_they_share_it(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,8 +135,25 @@ def test_every_client_has_its_own_time_and_they_share_it(clients: Any, monkeypat
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=partial(next, count())))
     ended = many(dataclasses.replace(QUICK, steps=5000), clients, budget=Budget(time_limit=0.4))
     for one in ended:
-        assert (one.stop, one.info["steps"]) == ("time", 3 * STRIDE)
+        assert (one.stop, one.info["steps"]) == ("time", 3)
         assert one.info["seconds_matching"] == pytest.approx(4 / 5)
+
+
+@pytest.mark.parametrize(("seconds", "strides"), [(7.0, [1, 7, 1]), (0.01, [1, STRIDE, 9]), (100.0, [1])])
+def test_time_is_kept_within_a_step_however_long_that_takes(
+    clients: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, strides: list[int]
+) -> None:
+    """After one step of 7 seconds, 7 more fit into what is left of a minute, and the last begins in it."""
+    made, own = list[int](), run.MatchingRun.advance
+
+    def slow(running: run.MatchingRun, steps: int) -> Any:
+        made.append(steps)
+        return own(running, steps)
+
+    monkeypatch.setattr(run.MatchingRun, "advance", slow)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: seconds * sum(made)))
+    (ended,) = many(QUICK, tuple(part[:1] for part in clients), budget=Budget(time_limit=60.0))
+    assert made == strides and ended.info["steps"] == sum(strides)
 
 
 def test_numbers_that_stop_being_finite_end_a_restart(clients: Any) -> None:
