@@ -75,6 +75,22 @@ def test_seeds_and_time_limits_of_both_commands(arguments: tuple[str, ...], hint
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
+        (("check", "opnfgl-gin"), "model: did you mean 'openfgl-gin'? 'opnfgl-gin' is no deployed model"),
+        (("check", "openfgl-gin", "--local-steps", "-1"), "local_steps: expected 0 (one gradient) or more, got -1"),
+        (("attack", "empty", "--hidden", "0"), "hidden: must be at least 1, got 0"),
+        (("attack", "empty", "--layers", "0"), "layers: must be at least 1, got 0"),
+        (("audit", "docs"), "docs: is a folder; name a file in it"),
+    ],
+)
+def test_errors_name_what_was_written(arguments: tuple[str, ...], hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[1])
+    more = ("--out", "unused") if arguments[0] == "audit" else ()
+    assert hint in refused(*arguments, *more)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
         (("--hidden", str(10**12)), "hidden: must be below 2**31, got 1000000000000"),
         (("--hidden", LONG), "hidden: must be below 2**31, got 99999"),
         (("--hidden", str(10**8)), "the model would have about 20000000000000000 parameters"),

@@ -90,5 +90,7 @@ def lost_to_compilation(seconds: float, compiling: float) -> str | None:
     if not notable(seconds, compiling):
         return None
     kept = jax.config.values["jax_compilation_cache_dir"] is not None
-    instead = "run it again: compiled programs are kept" if kept else "a longer --time-limit leaves more for the search"
+    instead = "a longer --time-limit leaves more for the search"
+    if kept:
+        instead = f"run it again, for compiled programs are kept (tracing is not); {instead}"
     return f"compilation took {compiling:.1f} s of {seconds:.1f} s; {instead}"

@@ -28,10 +28,10 @@ def enter(grid: Grid, folder: Path, resume: bool, retry_failed: bool = False) ->
         format; or, without ``resume``, it holds anything.
     """
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name} if folder.exists() else set()
-    if there and not resume:
-        raise ValueError(f"out: {folder} exists already; add --resume to continue its audit, or choose another")
     if there and DATABASE not in there and not there <= {*SUFFIXES, "audit.lock"}:
         raise ValueError(f"out: {folder} holds no audit, but something else; choose another folder")
+    if there and not resume:
+        raise ValueError(f"out: {folder} exists already; add --resume to continue its audit, or choose another")
     if DATABASE in there:
         database = Database(folder)
         try:

@@ -90,9 +90,6 @@ def entry_faults(axis: str, entry: Mapping[str, Any]) -> Iterator[str]:
         if field in sound and sound[field] not in choices:
             hint = did_you_mean(sound[field], choices)
             yield f".{field}: unknown {sound[field]!r}; {hint}choose one of {', '.join(choices)}"
-    for field in ("layers", "hidden", "heads"):
-        if sound.get(field, 1) < 1:
-            yield f".{field}: must be at least 1, got {sound[field]}"
     yield from _looked_up(sound)
 
 

@@ -55,8 +55,8 @@ class Answer:
       whole: the attack's answer for the client, with all of its graphs.
       own: which of ``whole.members`` is this graph's.
       seconds: wall-clock time of the attack; of graphs attacked side by side, each one's share.
-      compiled: what XLA compiled during the attack, and how many of its seconds that took; of clients side by side, the
-        first has it all.
+      compiled: what XLA compiled during the attack, and how many of its seconds that took; of graphs attacked side by
+        side, each one's share of the seconds, and the first has the number.
       discarded: seconds of earlier attacks on it, which compilation had cut short (audits only).
       cut_short: compilation cut this one short as well (audits only).
       failure: the traceback where the attack failed on this client, or why it could not be attacked; the reconstruction
@@ -232,7 +232,8 @@ def answers(
             return
         failure = traceback.format_exc()
         found = [Reconstruction((), None, "error")]
-    seconds = (time.monotonic() - begun) / sum(client.graphs for client in clients)
+    graphs = sum(client.graphs for client in clients)
+    seconds = (time.monotonic() - begun) / graphs
     compiled = compilations().since(compiled)
     for client, reconstruction in zip(clients, found, strict=True):
         noise = client.knowledge.noise
@@ -245,7 +246,9 @@ def answers(
                     observation=client.observation,
                     reconstruction=_part(reconstruction, own, client.graphs),
                     seconds=seconds,
-                    compiled=compiled if client is clients[0] and place == 0 else Compiled(),
+                    compiled=Compiled(
+                        compiled.number if client is clients[0] and place == 0 else 0, compiled.seconds / graphs
+                    ),
                     failure=failure,
                     facts=None if place else facts(client.observation, client.knowledge.space, noise=noise),
                     whole=reconstruction,

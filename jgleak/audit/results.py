@@ -98,7 +98,8 @@ def open_audit(folder: Path) -> Audit:
     """
     file = folder / DATABASE
     if not file.is_file():
-        raise ValueError(f"audit: {folder} holds no {DATABASE}; give a folder that `jgleak audit --out` wrote")
+        what = f"holds no {DATABASE}" if folder.is_dir() else "is no folder" if folder.exists() else "does not exist"
+        raise ValueError(f"audit: {folder} {what}; give a folder that `jgleak audit --out` wrote")
     try:
         # A write-ahead log needs a file beside the store even to be read; where none can be made, there must be no log.
         log = file.with_name(f"{DATABASE}-wal")

@@ -83,7 +83,7 @@ class Specification:
       dataset: a name of ``jgleak.datasets.names()``.
       task: the task to learn; None: the data set's first; ``all``: all label columns at once, where there are several.
       path: where the data set's files are; None for the usual places.
-      graphs: how many clients; None for the data set's default.
+      graphs: how many graphs, one a client but for ``batch_size``; None for the data set's default.
       min_nodes: smallest client.
       max_nodes: largest client.
       model: convolution, a name of ``jgleak.gnn.CONVOLUTIONS``.
@@ -221,6 +221,8 @@ class Specification:
             "are built (1 GiB); take fewer or narrower layers",
             self.layers <= LAYERS and max(self.hidden, heads) < 2**31 and entries > PARAMETERS,
         )
+        for name in ("layers", "hidden", "heads"):
+            yield f"{name}: must be at least 1, got {getattr(self, name)}", getattr(self, name) < 1
         yield f"graphs: must be at least 1, got {self.graphs}", self.graphs is not None and self.graphs < 1
         yield (
             f"min_nodes, max_nodes: expected 1 <= min_nodes <= max_nodes, got {self.min_nodes}, {most}",

@@ -106,12 +106,14 @@ def audit_compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
-    """Rates over all clients with their 95 % intervals, then exact reconstructions by size. The last column has the
-    number of clients of each mean."""
-    clients, attack = summary["attacked"], summary["specification"]["attack"]
-    title = f"{attack}: {counted(clients, 'client')} in {summary['seconds_total']:.1f} s ({summary['device']})"
+    """Rates over all clients (in batches: over all graphs) with their 95 % intervals, then exact reconstructions by
+    size. The last column has the number of clients (graphs) of each mean."""
+    clients, attack, batches = summary["attacked"], summary["specification"]["attack"], summary.get("batches")
+    one = "graph" if batches else "client"
+    who = f"{counted(clients, one)} of {counted(batches, 'client')}" if batches else counted(clients, one)
+    title = f"{attack}: {who} in {summary['seconds_total']:.1f} s ({summary['device']})"
     title += f", {counted(summary['compilations'], 'compilation')} in {summary['seconds_compiling']:.1f} s of it; "
-    title += f"at most {summary['seconds_most']:.1f} s a client without them"
+    title += f"at most {summary['seconds_most']:.1f} s a {one} without them"
     table = Table(title=title, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
     for column in ("metric", "mean", "low", "high", "mean of"):
         table.add_column(column, justify="left" if column == "metric" else "right")
@@ -126,12 +128,14 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
             "exact if one of the listed graphs is drawn", _number(summary["guess_rate"]), "", "", str(clients)
         )
     twins = summary["twins"]
-    table.caption = "mean of: number of clients; low, high: the 95 % interval of the mean"
+    table.caption = f"mean of: number of {one}s; low, high: the 95 % interval of the mean"
+    if batches:
+        table.caption += ", for graphs of one client as for independent ones"
     if twins:
         who = "1 reconstruction differs" if twins == 1 else f"{twins} reconstructions differ"
         table.caption += f"\n{who} from the truth with a matching gradient, which cannot tell the two apart"
-    if summary.get("batches"):
-        name = f"whole batches exact, of {summary['batches']}"
+    if batches:
+        name = f"whole batches exact, of {batches}"
         table.add_row(name, _number(summary["batches_exact_rate"]), "", "", "")
     if summary["unique"]:
         table.add_row("certified unique", _number(summary["unique"] / clients), "", "", str(clients))

@@ -42,10 +42,15 @@ def attack(
         str | None,
         option.data(help="The task to learn; see `jgleak list`; all: all tasks at once, where there are several."),
     ] = None,
-    node_task: Annotated[bool, option.data("--node-task", help="Label nodes instead of graphs.")] = False,
+    node_task: Annotated[
+        bool, option.data("--node-task", help="Label nodes instead of graphs: by the data set, or by cycles.")
+    ] = False,
     path: Annotated[Path | None, option.DATASET_FILES] = None,
     graphs: Annotated[
-        int | None, option.data(help="How many clients; by default all graphs, or 100 of a network or generator.")
+        int | None,
+        option.data(
+            help="How many graphs, one a client but for --batch-size; by default all, or 100 of a network or generator."
+        ),
     ] = None,
     min_nodes: Annotated[int | None, option.data(help="Fewest nodes of a client's graph.")] = None,
     max_nodes: Annotated[int | None, option.data(help="Most nodes of a client's graph.")] = None,
@@ -299,10 +304,13 @@ def _audit(
 def _prepared(specification: Specification, stderr: Console) -> Setup:
     """Prepare data, model and parameters, and report them on standard error."""
     from jgleak.audit.setup import prepare
+    from jgleak.datasets import tasks
 
     with stderr.status("loading" if not specification.train else "loading and training"):
         setup = prepare(specification)
     stderr.print(Text(f"{setup.dataset.name}: {setup.dataset.report}"), soft_wrap=True)
+    if specification.node_task and "node" not in tasks(specification.dataset):
+        stderr.print(f"node labels: {setup.dataset.name} has none; here they say whether a node lies on a cycle")
     short = len(setup.dataset.graphs) % specification.batch_size
     if short:
         stderr.print(f"batch: the last client has {short} of {specification.batch_size} graphs")

@@ -68,6 +68,8 @@ def check(
         local = {"rate": local_rate, "steps": local_steps, "momentum": local_momentum}
         local |= {"weight_decay": local_weight_decay, "loader": local_loader, "optimiser": local_optimiser}
         stated = Stated(_said(clients), _said(local), dropout)
+        if local_steps is not None and local_steps < 0:
+            raise ValueError(f"local_steps: expected 0 (one gradient) or more, got {local_steps}")
         deployment, title = read(model, given, feature_space(MOLECULES), stated)
         exposure = exposure_of(deployment)
         if as_json:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jgleak.did_you_mean import did_you_mean
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployed import Deployed
 from jgleak.exposure.deployment import Deployment
@@ -67,8 +68,8 @@ def read(text: str, space: FeatureSpace | None, default: FeatureSpace, stated: S
         return Subject(stated.over(Deployment(seen.model, own, clients_of(seen), seen.params)))
     if ":" not in text:
         raise ValueError(
-            f"model: {text!r} is no deployed model ({', '.join(DEPLOYED)}), no observation file (*.safetensors), and "
-            "names nothing in your code (package.module:name, or file.py:name)"
+            f"model: {did_you_mean(text, DEPLOYED)}{text!r} is no deployed model ({', '.join(DEPLOYED)}), no "
+            "observation file (*.safetensors), and names nothing in your code (package.module:name, or file.py:name)"
         )
     return _of_object(_found(text), text, space, default, stated)
 

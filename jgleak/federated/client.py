@@ -176,6 +176,8 @@ def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss:
     loss = Loss.of(loss)
     check_loss(model, loss)
     check_space(model, space)
+    if isinstance(graphs, Graph):
+        raise ValueError("graphs: expected a sequence of graphs, got one; put it into a list")
     if not graphs:
         raise ValueError("graphs: a client needs at least one graph")
     if model.returns_statistics and (len(graphs) > 1 or graphs[0].n < 2):

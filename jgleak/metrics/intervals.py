@@ -60,7 +60,7 @@ def rate(values: Sequence[float] | Float[np.ndarray, " k"], *, resamples: int = 
     Where every value is 0 or 1, it is Clopper and Pearson's of a binomial rate, as resamples of values that all agree
     agree too: 0 of 20 have 0 to 17 %. It holds for any values in [0, 1] that happen to be 0 or 1. Other means have
     the interval of ``bootstrap``. Both take the values for independent, which graphs of one batch are not: theirs are
-    too narrow.
+    too narrow. A single value strictly between tells nothing of other ones: its interval is all of [0, 1].
 
     Raises:
       ValueError: no values, or one outside of [0, 1].
@@ -69,7 +69,8 @@ def rate(values: Sequence[float] | Float[np.ndarray, " k"], *, resamples: int = 
     if np.any((values < -ROUNDING) | (values > 1.0 + ROUNDING)):
         raise ValueError("values: a rate is the mean of values in [0, 1]; take bootstrap for others")
     if values.ndim != 1 or values.size == 0 or not np.all(np.minimum(np.abs(values), np.abs(values - 1.0)) <= ROUNDING):
-        return bootstrap(values, resamples=resamples, seed=seed)
+        found = bootstrap(values, resamples=resamples, seed=seed)
+        return found if values.size > 1 or np.isnan(found.mean) else Interval(found.mean, 0.0, 1.0)
     ones, zeros = int(np.round(values).sum()), int(np.round(1.0 - values).sum())
     low = betaincinv(ones, zeros + 1, 0.025) if ones else 0.0
     high = betaincinv(ones + 1, zeros, 0.975) if zeros else 1.0

@@ -330,7 +330,7 @@ def test_an_attack_that_compilation_cut_short_runs_again(
     def cold(specification: Specification, setup: Any, firsts: Sequence[int]) -> Any:
         called.append(firsts)
         for place, result in enumerate(whole(specification, setup, firsts)):
-            compiled = Compiled(1, 20.0 * shares[len(called) - 1] * (place == 0))  # side by side the first has it all
+            compiled = Compiled(int(place == 0), 10.0 * shares[len(called) - 1])
             found = dataclasses.replace(result.reconstruction, stop=stop, info={"reason": reason, "call": len(called)})
             yield dataclasses.replace(result, reconstruction=found, seconds=10.0, compiled=compiled)
 

@@ -54,6 +54,17 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     return spy
 
 
+def test_graphs_attacked_together_share_the_time_and_that_of_compilation() -> None:
+    specification = Specification(attack="random", know=("n",), graphs=3, batch_size=3, max_nodes=8, hidden=8)
+    results = list(run(specification))
+    assert len({(one.seconds, one.compiled.seconds) for one in results}) == 1
+    assert results[0].compiled.seconds <= results[0].seconds and [one.compiled.number for one in results[1:]] == [0, 0]
+    title = str(
+        summary_table(summary_record([result_record(one, specification) for one in results], specification)).title
+    )
+    assert title.startswith("random: 3 graphs of 1 client in")
+
+
 def test_specification_survives_json() -> None:
     specification = Specification(
         dataset="tox21", task="SR-p53", know=("n", "labels"), time_limit=1.5, options=(("steps", "30"),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from inspect import unwrap
 from typing import Any
 
 import chex
@@ -153,6 +154,8 @@ def test_a_client_s_mistake_is_explained(world: Any, fields: Any, label: Any, lo
 
 
 def test_a_client_needs_a_graph(world: Any) -> None:
+    with pytest.raises(ValueError, match="graphs: expected a sequence of graphs, got one"):
+        unwrap(check_client)(world.model(), world.graph(4, 0), world.space, "bce")
     with pytest.raises(ValueError, match="graphs: a client needs at least one graph"):
         fedsgd(world.model(), {}, [], world.space, loss="bce")
 

@@ -74,6 +74,12 @@ def test_seed_decides() -> None:
     assert bootstrap(values, seed=3) != bootstrap(values, seed=4)
 
 
+def test_a_single_share_bounds_no_other() -> None:
+    assert rate([0.8]) == Interval(0.8, 0.0, 1.0)
+    assert rate([0.8, 0.8]) == Interval(0.8, 0.8, 0.8)
+    assert np.isnan(rate([np.nan]).mean)
+
+
 def test_wider_level_wider_interval() -> None:
     values = np.random.default_rng(2).random(30)
     wide, narrow = bootstrap(values, level=0.99), bootstrap(values, level=0.5)

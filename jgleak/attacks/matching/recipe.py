@@ -195,10 +195,10 @@ def init(recipe: Recipe, setting: Setting, problem: Problem, *, key: Array) -> S
     variables = recipe.project(setting, problem, recipe.start(setting, problem, key))
     if recipe.masks == "searched" and setting.model.drops:
         variables["masks"] = jax.tree.map(jnp.zeros_like, _chances(setting, problem))
-
+    memory = recipe.optimiser(recipe.lr).init(variables)
     return State(
         variables=variables,
-        memory=recipe.optimiser(recipe.lr).init(variables),
+        memory=jax.tree.map(lambda part: jnp.array(part, part.dtype), memory),  # weak types would compile again
         best=variables,
         value=jnp.full((), jnp.inf, jnp.float32),
         step=jnp.zeros((), jnp.int32),

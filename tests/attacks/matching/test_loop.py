@@ -173,6 +173,17 @@ def test_every_optimiser_comes_closer(clients: Any, optimiser: str) -> None:
         assert one.info["matching_loss"] < 0.5 * one.info["trace"][0][0]
 
 
+@pytest.mark.parametrize("optimiser", ["adam", "signed_adam", "sgd", "lbfgs"])
+def test_steps_leave_a_state_of_the_first_ones_types(clients: Any, optimiser: str) -> None:
+    """So that a second stride compiles nothing."""
+    recipe = configured(RECIPE, {"optimiser": optimiser})
+    setting, problem = pose(clients[0][0], clients[1][0], infer=True)
+    before = jax.eval_shape(lambda problem, key: init(recipe, setting, problem, key=key), problem, jax.random.key(0))
+    after = jax.eval_shape(lambda problem, state: step(recipe, setting, problem, state)[0], problem, before)
+    for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        assert (one.dtype, one.weak_type) == (other.dtype, other.weak_type)
+
+
 def test_known_edges_and_features_are_kept(lab: Any) -> None:
     truth = lab.random(6, 9)
     model = lab.model(layers=1, hidden=16, readout="pooled", readout_widths=())

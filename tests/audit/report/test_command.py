@@ -63,7 +63,8 @@ def test_one_file_without_pictures(folder: Path, tmp_path: Path) -> None:
 def test_mistakes(folder: Path, tmp_path: Path) -> None:
     """No store, a folder that is none, a store cut short, another suffix, a place that takes no file."""
     assert "holds no audit.sqlite" in one_error(jgleak("report", tmp_path))
-    assert "holds no audit.sqlite" in one_error(jgleak("report", tmp_path / "missing"))
+    assert "missing does not exist; give a folder" in one_error(jgleak("report", tmp_path / "missing"))
+    assert f"{Path(__file__)} is no folder; give a folder" in one_error(jgleak("report", Path(__file__)))
     assert not (tmp_path / "missing").exists()
     assert "suffix" in one_error(jgleak("report", folder, "--out", tmp_path / "report.pdf"))
     (tmp_path / "file").write_text("")
