@@ -126,10 +126,16 @@ def _shaped(specification: Specification, dataset: Dataset) -> Dataset:
 
 
 def _labelled(specification: Specification, dataset: Dataset) -> Dataset:
-    if not specification.node_task or dataset.task == "node":
+    if not makes_labels_up(specification):
         return dataset
     graphs = [dataclasses.replace(g, y=on_cycle(g)) for g in dataset.graphs]
     return dataclasses.replace(dataset, graphs=graphs, task="node", classes=2, tasks=())
+
+
+def makes_labels_up(specification: Specification) -> bool:
+    """Whether labels of nodes are not the data set's own, but say which nodes lie on a cycle."""
+    own = specification.task in (None, "node") and "node" in tasks(specification.dataset)
+    return specification.node_task and not own
 
 
 def on_cycle(graph: Graph) -> Int[np.ndarray, " n"]:

@@ -88,7 +88,8 @@ def _called(specification: Specification, place: int) -> str:
 
 
 def summary_record(records: Sequence[Mapping[str, Any]], specification: Specification) -> dict[str, Any]:
-    """All clients: means with 95 % intervals (``jgleak.metrics.rate``), and the exact rate by size class.
+    """All clients: means with 95 % intervals (``jgleak.metrics.rate``), and the exact rate by size class. Where clients
+    have several graphs, each graph counts as what is called a client here.
 
     Clients whose update could not be computed (``attacked`` is False) count in ``graphs`` and ``failures`` alone.
 
@@ -97,7 +98,8 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
     those beside another truth; ``listed`` counts clients with a certificate. ``edges`` and ``features`` are means over
     the clients where they are defined, in file order and aligned; ``counts`` says how many those of ``SOFT`` have.
     ``batches`` counts clients of several graphs, ``batches_exact_rate`` those of which all came back exactly.
-    ``seconds_most`` is the time of the client that took longest, without compilation.
+    ``seconds_most`` is the time of the client that took longest, without compilation; of those attacked side by side
+    each has an equal share.
     """
     everybody, records = records, [r for r in records if r["attacked"]]
     rates = {name: rate([float(r[name]) for r in records]) if records else None for name in RATES}

@@ -153,8 +153,8 @@ def _compiled_first(attacked: Callable[[], Iterable[Told]]) -> list[Told]:
 
 
 def _cut_short(found: Sequence[Answer]) -> list[bool]:
-    """Which searches their time limit ended, where compilation took a notable share of the total time: of clients that
-    are attacked side by side the first has the compilations of all."""
+    """Which searches their time limit ended, where compilation took a notable share of the total time of all, since
+    they share compiled programs."""
     seconds, compiling = sum(one.seconds for one in found), sum(one.compiled.seconds for one in found)
     each = [one.reconstruction for one in found]
     return [notable(seconds, compiling) and ended_by_time(one.stop, one.info.get("reason")) for one in each]

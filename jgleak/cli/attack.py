@@ -43,7 +43,8 @@ def attack(
         option.data(help="The task to learn; see `jgleak list`; all: all tasks at once, where there are several."),
     ] = None,
     node_task: Annotated[
-        bool, option.data("--node-task", help="Label nodes instead of graphs: by the data set, or by cycles.")
+        bool,
+        option.data("--node-task", help="Label nodes instead of graphs: as in the data set, else by cycles."),
     ] = False,
     path: Annotated[Path | None, option.DATASET_FILES] = None,
     graphs: Annotated[
@@ -303,14 +304,15 @@ def _audit(
 
 def _prepared(specification: Specification, stderr: Console) -> Setup:
     """Prepare data, model and parameters, and report them on standard error."""
+    from jgleak.audit.clients import makes_labels_up
     from jgleak.audit.setup import prepare
-    from jgleak.datasets import tasks
 
     with stderr.status("loading" if not specification.train else "loading and training"):
         setup = prepare(specification)
     stderr.print(Text(f"{setup.dataset.name}: {setup.dataset.report}"), soft_wrap=True)
-    if specification.node_task and "node" not in tasks(specification.dataset):
-        stderr.print(f"node labels: {setup.dataset.name} has none; here they say whether a node lies on a cycle")
+    if makes_labels_up(specification):
+        said = f"node labels: not those of {setup.dataset.name}; they say whether a node lies on a cycle"
+        stderr.print(Text(said), soft_wrap=True)
     short = len(setup.dataset.graphs) % specification.batch_size
     if short:
         stderr.print(f"batch: the last client has {short} of {specification.batch_size} graphs")

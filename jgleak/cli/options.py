@@ -52,7 +52,7 @@ Seconds = Annotated[
     float,
     attack(
         "--time-limit",
-        help="Seconds an attack may take on one client, compilation included; a compilation once begun is finished.",
+        help="Seconds an attack may take on one client, compilation included; what has begun to compile is finished.",
     ),
 ]
 Seed = Annotated[int, run(help="Seeds the clients, the parameters and the attack.")]

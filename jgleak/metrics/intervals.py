@@ -60,7 +60,8 @@ def rate(values: Sequence[float] | Float[np.ndarray, " k"], *, resamples: int = 
     Where every value is 0 or 1, it is Clopper and Pearson's of a binomial rate, as resamples of values that all agree
     agree too: 0 of 20 have 0 to 17 %. It holds for any values in [0, 1] that happen to be 0 or 1. Other means have
     the interval of ``bootstrap``. Both take the values for independent, which graphs of one batch are not: theirs are
-    too narrow. A single value strictly between tells nothing of other ones: its interval is all of [0, 1].
+    too narrow. A single value strictly between tells nothing of other ones: its interval is all of [0, 1]. (Several
+    such values that agree still have the bootstrap's, of no width.)
 
     Raises:
       ValueError: no values, or one outside of [0, 1].

@@ -18,7 +18,8 @@ from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
 from jgleak.audit import experiment
 from jgleak.audit import round as rounds
-from jgleak.audit.clients import on_cycle
+from jgleak.audit.clients import makes_labels_up, on_cycle
+from jgleak.audit.compilations import Compiled
 from jgleak.audit.experiment import Result, run
 from jgleak.audit.record import plain, result_record, summary_record
 from jgleak.audit.setup import prepare
@@ -54,15 +55,38 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     return spy
 
 
-def test_graphs_attacked_together_share_the_time_and_that_of_compilation() -> None:
-    specification = Specification(attack="random", know=("n",), graphs=3, batch_size=3, max_nodes=8, hidden=8)
+@pytest.mark.parametrize(("batch_size", "who"), [(1, "4 clients"), (2, "4 graphs of 2 clients")])
+def test_graphs_attacked_together_share_the_time_and_that_of_compilation(
+    batch_size: int, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of six seconds in the attack on all of them, four compiled something."""
+    compiled, clock = iter([Compiled(1, 5.0), Compiled(4, 9.0)]), iter([10.0, 16.0])
+    monkeypatch.setattr(experiment, "compilations", lambda: next(compiled))
+    monkeypatch.setattr(experiment, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setitem(ATTACKS, "spy", Attack("spy", Spy(), several=True, many=_nothing))
+    specification = dataclasses.replace(SMALL, attack="spy", graphs=4, batch_size=batch_size, together=4)
     results = list(run(specification))
-    assert len({(one.seconds, one.compiled.seconds) for one in results}) == 1
-    assert results[0].compiled.seconds <= results[0].seconds and [one.compiled.number for one in results[1:]] == [0, 0]
-    title = str(
-        summary_table(summary_record([result_record(one, specification) for one in results], specification)).title
-    )
-    assert title.startswith("random: 3 graphs of 1 client in")
+    assert [one.seconds for one in results] == [1.5] * 4
+    assert [(one.compiled.number, one.compiled.seconds) for one in results] == [(3, 1.0), *[(0, 1.0)] * 3]
+    summary = summary_record([result_record(one, specification) for one in results], specification)
+    assert summary["seconds_most"] == 0.5 and str(summary_table(summary).title).startswith(f"spy: {who} in 6.0 s")
+
+
+def _nothing(observations: Sequence[Observation], knowledges: Sequence[Knowledge], **_: Any) -> list[Reconstruction]:
+    return [Reconstruction((), None, "no candidates") for _ in observations]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "task", "made_up"), [("embedded", None, True), ("citeseer", None, False), ("citeseer", "graph", True)]
+)
+def test_labels_of_nodes_are_the_data_set_s_or_made_up(dataset: str, task: str | None, made_up: bool) -> None:
+    assert makes_labels_up(Specification(dataset=dataset, task=task, node_task=True)) is made_up
+    assert not makes_labels_up(Specification(dataset=dataset, task=task))
+
+
+def test_that_labels_are_made_up_is_said() -> None:
+    said = CliRunner().invoke(app, ["attack", "random", "--know", "n", "--node-task", "--graphs", "1", "--hidden", "8"])
+    assert said.exit_code == 0 and "they say whether a node lies on a cycle" in said.stderr
 
 
 def test_specification_survives_json() -> None:

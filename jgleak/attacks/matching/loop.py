@@ -22,7 +22,7 @@ from jgleak.attacks.matching.options import configured, settings
 from jgleak.attacks.matching.problem import Problem, Setting, mask_keys, pose, steps_made, unsupported
 from jgleak.attacks.matching.recipe import Recipe, hard_distance, on_device
 from jgleak.attacks.matching.reduction import reduce
-from jgleak.attacks.matching.run import STRIDE, MatchingRun, axes, side_by_side
+from jgleak.attacks.matching.run import STRIDE, MatchingRun, axes, side_by_side, whole_strides
 from jgleak.attacks.side_information import size
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import Observation
@@ -43,7 +43,8 @@ TICK = 1e-6
 NOTHING_TOLD = "noise of the known deviation explains the start: no gradient was matched, the answer is the start"
 
 Progress = Callable[[int, Float[np.ndarray, "B K"]], None]
-"""Called after every stride with the steps made and the data terms of all clients and restarts."""
+"""Called after 1, 3, 9, 27, 77, .. steps (then every ``STRIDE``, earlier where time runs out; on an accelerator after
+every ``STRIDE``) with the number of steps made and the data terms of all clients and restarts."""
 
 
 def matching(name: str, recipe: Recipe, **fields: Any) -> Attack:
@@ -120,7 +121,7 @@ def invert_many(
       knowledges: what is given about each.
       keys: one a client.
       budget: every client gets ``time_limit`` seconds.
-      progress: called whenever the clock is looked at: after the first step of a run, then after up to ``STRIDE``.
+      progress: called whenever the clock is looked at (``Progress``).
       trace: keep every step's data term of every restart, ``(K, steps)``, in ``info["trace"]``.
     """
     public: dict[int, list[int]] = defaultdict(list)
@@ -218,9 +219,10 @@ def _run(
     together = MatchingRun(on_device(recipe), setting, [c.problem for c in filled], [c.key for c in filled])
     made, possible, late, history = 0, 1.0, False, []
     while made < recipe.steps and not together.done and not late:
-        stride = min(STRIDE, recipe.steps - made, max(1, int(possible)))
-        values = together.advance(stride)
-        made += stride
+        paced = max(1, int(min(STRIDE, recipe.steps - made, 2 * made, possible / 2)))  # steps may become slower
+        stride = STRIDE if whole_strides() else paced
+        values = together.advance(stride)[..., : recipe.steps - made]
+        made = min(made + stride, recipe.steps)
         if trace:
             history.append(values)
         if progress is not None:

@@ -196,14 +196,20 @@ def init(recipe: Recipe, setting: Setting, problem: Problem, *, key: Array) -> S
     if recipe.masks == "searched" and setting.model.drops:
         variables["masks"] = jax.tree.map(jnp.zeros_like, _chances(setting, problem))
     memory = recipe.optimiser(recipe.lr).init(variables)
+    variables, memory = jax.tree.map(_strong, (variables, memory))
     return State(
         variables=variables,
-        memory=jax.tree.map(lambda part: jnp.array(part, part.dtype), memory),  # weak types would compile again
+        memory=memory,
         best=variables,
         value=jnp.full((), jnp.inf, jnp.float32),
         step=jnp.zeros((), jnp.int32),
         done=jnp.zeros((), bool),
     )
+
+
+def _strong(part: Any) -> Array:
+    """Of the type that a step leaves it in: a weak one would compile the second stride again."""
+    return jnp.array(part, jnp.asarray(part).dtype)
 
 
 def step(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tuple[State, Float[Array, ""]]:

@@ -52,7 +52,13 @@ class MatchingRun:
         self._compiled = False
 
     def advance(self, steps: int = STRIDE) -> Float[np.ndarray, "B K S"]:
-        """Up to ``STRIDE`` steps; the data terms before each. Pieces that are done rest: nothing moves there."""
+        """Some steps, and the data terms before each. Pieces that are done rest: nothing moves there any more.
+
+        Raises:
+          ValueError: the steps are not 1 to ``STRIDE``.
+        """
+        if not 1 <= steps <= STRIDE:
+            raise ValueError(f"steps: expected 1 to {STRIDE}, got {steps}")
         rest = range(1, len(self._states))
         first = [] if self._compiled else [self._advance(steps, 0)]  # one thread compiles
         with ThreadPoolExecutor(self._lanes) as pool:
@@ -65,7 +71,8 @@ class MatchingRun:
         last = self._resting[number]
         if last is not None:
             return np.repeat(last, steps, axis=-1)
-        states, values = advance(self.recipe, self.setting, self._problems[number], self._states[number], steps)
+        run = whole_stride if whole_strides() else advance
+        states, values = run(self.recipe, self.setting, self._problems[number], self._states[number], steps)
         self._states[number], values = states, np.asarray(values)[..., :steps]
         if bool(jnp.all(states.done)):
             self._resting[number] = np.asarray(values[..., -1:])
@@ -123,8 +130,13 @@ ONE_CORE: Any = {"xla_cpu_multi_thread_eigen": False}
 """A CPU's lanes take a core each; products dealt to all cores would wait for each other (other devices ignore it)."""
 
 
-@partial(jax.jit, static_argnames=("recipe", "setting"), donate_argnames=("states",), compiler_options=ONE_CORE)
-def advance(
+def whole_strides() -> bool:
+    """Whether every stride has ``STRIDE`` steps, a number that is compiled. Where it is not, an accelerator asks the
+    host before each step whether there is another."""
+    return jax.default_backend() != "cpu"
+
+
+def _advance(
     recipe: Recipe, setting: Setting, problems: Problem, states: State, steps: Int[Array, ""] | int
 ) -> tuple[State, Float[Array, "B K stride"]]:
     """So many steps of all clients and restarts, at most ``STRIDE``, and their data terms, zeros behind them."""
@@ -139,9 +151,14 @@ def advance(
     return jax.vmap(jax.vmap(one, (None, 0)), (axes(setting), 0))(problems, states)
 
 
+_COMPILED: Any = {"donate_argnames": ("states",), "compiler_options": ONE_CORE}
+advance = jax.jit(_advance, static_argnames=("recipe", "setting"), **_COMPILED)
+whole_stride = jax.jit(_advance, static_argnames=("recipe", "setting", "steps"), **_COMPILED)
+
+
 def compilations_of_the_loop() -> int:
     """How many shapes the loop's stepping has been compiled for in this process."""
-    compiled: Any = advance
+    compiled: Any = advance  # JAX counts by function, so this is also of ``whole_stride``
     return compiled._cache_size()
 
 
