@@ -20,7 +20,7 @@ def check_file(path: str | Path) -> None:
     if path.is_file():
         return
     if path.is_dir():
-        raise ValueError(f"{path}: is a folder; name a file in it")
+        raise ValueError(f"{path}: is a folder")
     if path.exists():
         raise ValueError(f"{path}: is a device or a pipe, which is not read; save its content as a file")
     raise ValueError(f"{path}: no such file")

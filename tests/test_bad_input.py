@@ -79,7 +79,7 @@ def test_seeds_and_time_limits_of_both_commands(arguments: tuple[str, ...], hint
         (("check", "openfgl-gin", "--local-steps", "-1"), "local_steps: expected 0 (one gradient) or more, got -1"),
         (("attack", "empty", "--hidden", "0"), "hidden: must be at least 1, got 0"),
         (("attack", "empty", "--layers", "0"), "layers: must be at least 1, got 0"),
-        (("audit", "docs"), "docs: is a folder; name a file in it"),
+        (("audit", "docs"), "docs: is a folder; give a grid (*.toml, see docs/auditing.md)"),
     ],
 )
 def test_errors_name_what_was_written(arguments: tuple[str, ...], hint: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from jgleak.cli import options as option
 from jgleak.cli.progress import bar, doing
 from jgleak.cli.status import FAILED, GATE, INTERRUPTED, last_words, mistakes, status_of
 from jgleak.plural import counted
-from jgleak.reading import read_text
+from jgleak.reading import check_file, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +73,10 @@ def audit(
             raise ValueError("out: give a folder for the results with --out, or add --dry-run")
         if dry_run and (results or sarif or fail_on):
             raise ValueError("dry-run: it has no results; leave --results, --sarif and --fail-on out")
+        try:
+            check_file(file)
+        except ValueError as error:
+            raise ValueError(f"{error}; give a grid (*.toml, see docs/auditing.md)") from error
         text = read_text(file)
 
         from jgleak.audit.engines import in_processes, local, on_ray
