@@ -97,6 +97,8 @@ def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
     assert (found["stop"], found["outcome"], found["reason"]) == ("done", "approximation", None)
     assert found["hints"] == ["another attack (census), or more steps and restarts, may find the graph"]
     assert [sorted(node) for node in found["graphs"][0]["nodes"]] == [sorted(f.name for f in space.features)] * 3
+    refuted = jgleak("invert", str(file), "--attack", "empty", "--n", "1")
+    assert refuted.exit_code == 2 and "error: --n 1 contradicts the update: its graph has at least" in refuted.stderr
     assert "dlg needs the number of nodes; give --n" in one_error(jgleak("invert", str(file), "--attack", "dlg"))
     dropping = tmp_path / "dropping.safetensors"
     save(dropping, dataclasses.replace(observation, model=observation.model.clone(dropout=0.5)), space)
@@ -136,14 +138,14 @@ def test_a_batchs_sizes_are_given_with_commas_and_all_its_graphs_are_shown(tmp_p
 def test_public_graphs_for_a_saved_observation(tmp_path: Path) -> None:
     attack = jgleak("attack", "empty", *QUICK, "--out", str(tmp_path))
     assert attack.exit_code == 0, attack.output
-    run = ("invert", str(tmp_path / "observations" / "000.safetensors"), "--attack", "mean-adjacency", "--n", "4")
+    run = ("invert", str(tmp_path / "observations" / "000.safetensors"), "--attack", "mean-adjacency", "--n", "5")
     generator = jgleak("invert", run[1], "--attack", "gi-gan", "--n", "4")
     assert "gi-gan needs public graphs; name a data set" in one_error(generator)
     assert "nowhere" in one_error(jgleak(*run, "--auxiliary", "nowhere"))
     found = jgleak(*run, "--auxiliary", "embedded", "--json")
     assert found.exit_code == 3, found.output
     (guess,) = json.loads(found.stdout)["graphs"]
-    assert len(guess["nodes"]) == 4 and guess["edges"], "public molecules of four atoms are connected"
+    assert len(guess["nodes"]) == 5 and guess["edges"], "public molecules of five atoms are connected"
 
 
 def test_why_an_attack_ended_is_told(tmp_path: Path) -> None:
@@ -347,7 +349,7 @@ def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Pa
     file, schema = tmp_path / "seen", tmp_path / "schema.json"
     save_file(tensors, file, metadata={"jgleak": json.dumps(fields | {"space": None})})
     schema.write_text(json.dumps({"features": [{"name": "kind", "values": [0, 1]}]}))
-    run = ("invert", str(file), "--attack", "empty", "--n", "3")
+    run = ("invert", str(file), "--attack", "empty", "--n", "5")
     assert "does not say what the columns" in one_error(jgleak(*run))
     assert "has 2 columns, the model takes" in one_error(jgleak(*run, "--features", str(schema)))
     assert "the nodes of 'synthetic-er' are not atoms" in one_error(

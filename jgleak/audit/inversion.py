@@ -15,7 +15,7 @@ from jgleak.attacks.census.batches.unannounced import counted
 from jgleak.attacks.facts.diagnosis import diagnoses
 from jgleak.attacks.facts.fact import Facts
 from jgleak.attacks.facts.registry import facts
-from jgleak.attacks.facts.sizes import refuted_sizes
+from jgleak.attacks.facts.sizes import refuted_size
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.compilations import compilations
 from jgleak.audit.describe import describe
@@ -133,6 +133,9 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
     if not unknown:
         shown = facts(observation, space, noise=noise)
         tell(shown)
+        refuted = refuted_size(shown, knowledge, observation.batch_size)
+        if refuted is not None:  # no attack can meet what is certain and what was told
+            raise ValueError(f"{refuted}; correct it, or leave it out")
     begun, compiled = time.monotonic(), compilations()
     given: dict[str, Any] = {"key": jax.random.key(asked.seed), "budget": Budget(time_limit=asked.time_limit)}
     if unknown:
@@ -149,7 +152,7 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
         tell(shown)
     why = list[str]()
     if not found.graphs:
-        why = [*refuted_sizes(shown, knowledge, observation.batch_size), *diagnoses(observation, space, noise=noise)]
+        why = diagnoses(observation, space, noise=noise)
     best = found.graphs if observation.batch_size > 1 else found.graphs[:1]
     drawn = [_molecule(graph, space) for graph in best]
     beside = beside_truth(private, found, space, observation.batch_size) if private else None

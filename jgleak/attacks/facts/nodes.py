@@ -14,6 +14,9 @@ from jgleak.plural import counted
 MOST = 1000
 """Graphs are taken to have at most so many nodes: shares of more nodes may differ by less than rounding."""
 
+AT_MOST = f"there are at most {counted(MOST, 'node')}"
+"""The condition of a divisor."""
+
 WHOLE = 0.02
 """A quotient of a sum and a mean that is this near a whole number is that."""
 
@@ -46,7 +49,7 @@ def nodes(evidence: Evidence) -> Fact:
     if divisor == 1:
         raise Silent("every unit of the last convolution is on at all nodes or at none, which counts nothing")
     told = Fact("nodes", {"multiple_of": divisor}, (ONE, CLIPPING), f"the number of nodes is a multiple of {divisor}")
-    return told.provided(f"there are at most {counted(MOST, 'node')}")
+    return told.provided(AT_MOST)
 
 
 def _quotient(evidence: Evidence, readout: Pooled) -> int:
