@@ -78,6 +78,7 @@ JOBS = (
         "docs/results/defenses.md",
         ("-m", "benchmarks.studies.noise_threshold", *_NOISE),
     ),
+    Job("statistics", "docs/limits.md", ("-m", "benchmarks.studies.statistics_without_clients", "--write")),
     Job("noise-spans", "docs/noise.md", ("-m", "benchmarks.studies.noise_spans", "--write")),
     Job("half-precision", "docs/noise.md", ("-m", "benchmarks.studies.half_precision", "--write")),
     Job("encryption", "docs/recommender.md", ("-m", "benchmarks.speed.encryption_cost", "--write")),

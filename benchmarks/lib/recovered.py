@@ -16,24 +16,27 @@ from jgleak.metrics import rate
 COLUMNS = ("molecules, s", "exact", "in set", "unique", "wrong", "median s", "not listed, by reason")
 
 
-def recovered(clients: Sequence[Record], losses: Sequence[float]) -> Record:
-    """Rates with intervals over the records of all clients, seconds, and what was missed and why.
+def recovered(graphs: Sequence[Record], losses: Sequence[float], *, size: int = 1) -> Record:
+    """Rates over the records of all graphs with intervals over updates, seconds, and what was missed and why.
 
     Args:
-      clients: records as ``jgleak attack --json`` has them.
+      graphs: records as ``jgleak attack --json`` has them, those of one update after another.
       losses: of the training that led to the parameters, an epoch each.
+      size: graphs behind an update.
     """
-    unique = [c for c in clients if (c["certificate"] or {}).get("status") == "unique"]
-    missed = [c for c in clients if not c["truth_in_set"]]
-    seconds = [c["seconds"] for c in clients]
+    updates = [place // size for place in range(len(graphs))]
+    rates = {what: rate([float(g[what]) for g in graphs], clusters=updates) for what in ("exact", "truth_in_set")}
+    unique = [g for g in graphs if (g["certificate"] or {}).get("status") == "unique"]
+    missed = [g for g in graphs if not g["truth_in_set"]]
+    seconds = [g["seconds"] for g in graphs]
     return {
         **provenance(),
-        **{what: dataclasses.asdict(rate([float(c[what]) for c in clients])) for what in ("exact", "truth_in_set")},
+        **{what: dataclasses.asdict(found) for what, found in rates.items()},
         "unique": len(unique),
-        "wrong": sum(not c["exact"] for c in unique),
-        "missed": dict(Counter(c["stop"] for c in missed)),
-        "atoms_missed": sorted(c["n_nodes"] for c in missed),
-        "failures": sum(c["failure"] is not None for c in clients),
+        "wrong": sum(not g["exact"] for g in unique),
+        "missed": dict(Counter(g["stop"] for g in missed)),
+        "atoms_missed": sorted(g["n_nodes"] for g in missed),
+        "failures": sum(g["failure"] is not None for g in graphs),
         "seconds": {"median": float(np.median(seconds)), "total": float(np.sum(seconds))},
         "loss": losses[-1] if losses else None,
     }

@@ -36,6 +36,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "noise_threshold": ("attack", "precision", "defense"),
     "public_part": ("public", "attack"),
     "recursion": ("dataset", "layers", "pooling", "hidden"),
+    "statistics_without_clients": ("dataset", "statistics"),
     "trained_layers": ("attack", "width", "epochs"),
     "what_leaks": ("row", "attack"),
 }

@@ -80,8 +80,8 @@ Written by `python -m benchmarks.studies.batches --write`; do not edit. One upda
 of Tox21 (4 to 40 atoms); mean pooling, ReLU after the last convolution, a head of two maps as wide as the model, unless
 the row says GRAIN's own (a head a node).
 Numbers of atoms and labels are unknown to the census, *B* is known; candidates are ranked by chemistry
-(`--prior molecule`). Rates are of graphs, in percent, with 95 % intervals (graphs of one update are taken as
-independent, so that these are somewhat narrow); *whole*: updates all of whose graphs are exact; *wrong*: graphs that
+(`--prior molecule`). Rates are of graphs, in percent, with 95 % intervals (an update is one
+observation, whatever its graphs); *whole*: updates all of whose graphs are exact; *wrong*: graphs that
 are certified to be the only ones and are others. Seconds are of an update. Seed 0 was looked at while this was
 developed (widths 64 and 300, B = 4, 8, 16, first updates). The machine had other work beside these: where time ran out
 (s: the limit of an update), more may be found on a quiet one. Records name the
@@ -118,7 +118,7 @@ def measured(name: str, batches: int, seed: int, time_limit: float) -> Record:
         "time_limit": time_limit,
         "seed": seed,
     }
-    found = recovered(clients, setup.training)
+    found = recovered(clients, setup.training, size=specification.batch_size)
     seconds = [sum(c["seconds"] for c in graphs) for graphs in updates]
     whole = [all(c["exact"] for c in graphs) for graphs in updates]
     return {

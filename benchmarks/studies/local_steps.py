@@ -203,19 +203,19 @@ ROWS = {row.name: row for row in _rows()}
 ABOUT = """\
 Written by `python -m benchmarks.studies.local_steps --write`; do not edit. A client makes *E* steps of gradient
 descent on one molecule of Tox21 (4 to 40 atoms, seed 5), or of FreeSolv, all random weights; the census knows the
-number of atoms and ranks by chemistry (`--prior molecule`). *One gradient*: the same update taken for one gradient at
-the weights that the client got; *nothing*: a guess (`random`) that is told the number of atoms and sees no gradient;
-`dlg`: gradient matching of 300 iterations, told it too. *32 bits*: the client trains in float32 and returns such
-weights. *One of B a step*: a client of *B* molecules takes one a step, in the same order in every pass; the census
-knows neither order nor sizes. *2 of B a step*: it takes two, once; three likewise. *All B a step*: a client of *B*
-molecules takes all of them in every step; the census knows *B*, and not their sizes. *One output*: the score of class
-1 under binary cross-entropy; other models of Tox21 have two. *FreeSolv's target*: a number, by squared error.
-*GSM-1*: GRAIN's similarity of the first graph listed to the molecule. *Exact*: that graph is the molecule; *in set*:
-it is listed; *unique*: certified to be the only one; *wrong*: of these, those beside another truth. Rates in percent
-with 95 % intervals. Development looked at other draws; of clients with several molecules at those of seed 5 too, but
-not in several passes; of seed 6 at none. Of *2 of B a step* it looked at clients of seed 7, and, before the last
-change to the search, at the rates of both draws of the rows with *B* = 4; of these steps behind pooling, and of one
-output, at clients of seed 7 alone."""
+number of atoms and ranks by chemistry (`--prior molecule`). *One gradient*: the same update taken for one gradient
+at the weights that the client got; *nothing*: a guess (`random`) that is told the number of atoms and sees no
+gradient; `dlg`: gradient matching of 300 iterations, told it too. *32 bits*: the client trains in float32 and
+returns such weights. *One of B a step*: a client of *B* molecules takes one a step, in the same order in every pass;
+the census knows neither order nor sizes. *2 of B a step*: it takes two, once; three likewise. *All B a step*: a
+client of *B* molecules takes all of them in every step; the census knows *B*, and not their sizes. *One output*: the
+score of class 1 under binary cross-entropy; other models of Tox21 have two. *FreeSolv's target*: a number, by
+squared error. *GSM-1*: GRAIN's similarity of the first graph listed to the molecule. *Exact*: that graph is the
+molecule; *in set*: it is listed; *unique*: certified to be the only one; *wrong*: of these, those beside another
+truth. Rates in percent with 95 % intervals (a client is one observation, whatever its molecules). Development looked
+at other draws; of clients with several molecules at those of seed 5 too, but not in several passes; of seed 6 at
+none. Of *2 of B a step* it looked at clients of seed 7, and, before the last change to the search, at the rates of
+both draws of the rows with *B* = 4; of these steps behind pooling, and of one output, at clients of seed 7 alone."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -241,7 +241,7 @@ def measured(row: Row, graphs: int, time_limit: float) -> Record:
     for first in range(0, graphs - size + 1, size):
         clients += _attacked(client(specification, setup, first), row, setup.dataset.space, time_limit)
     about = {"row": row.name, "graphs": len(clients), "time_limit": time_limit, "seed": specification.seed}
-    return about | recovered(clients, ()) | {"gsm1": float(np.mean([one["gsm1"] for one in clients]))}
+    return about | recovered(clients, (), size=size) | {"gsm1": float(np.mean([one["gsm1"] for one in clients]))}
 
 
 def specification_of(row: Row, graphs: int, time_limit: float) -> Specification:

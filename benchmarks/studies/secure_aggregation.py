@@ -62,7 +62,7 @@ def measured(name: str, trials: int, seed: int, time_limit: float) -> Record:
         for first in range(0, len(setup.dataset.graphs), size)
         for result in attacked_sum(specification, setup, first)
     ]
-    found = recovered(clients, setup.training)
+    found = recovered(clients, setup.training, size=size)
     about = {"row": name, "clients": size, "graphs": len(clients), "time_limit": time_limit, "seed": seed}
     return {**about, **found, "seconds": float(np.median([c["seconds"] for c in clients]))}
 
@@ -95,13 +95,13 @@ def document(lines: Sequence[Record]) -> str:
 
 
 ABOUT = """\
-Written by `python -m benchmarks.studies.secure_aggregation --write`; do not edit. Each client computes the gradient of
-one molecule of Tox21 (4 to 40 atoms) by itself and encodes it in fixed point (steps of 2^-40), and the server sees the
-sum alone. GCN of two layers, width 300, mean pooling, a head of two maps, random weights. The census knows how many
-clients there are, not their sizes or labels. Rates are of molecules, in percent, with 95 % intervals;
-*wrong*: molecules that are certified to be the only ones and are others. `random` guesses about
-the clients of the largest sums; it is told their sizes and sees no update. The clients are those of
-`benchmarks/results/batches.md`, on whose first updates batches were developed."""
+Written by `python -m benchmarks.studies.secure_aggregation --write`; do not edit. Each client computes the gradient
+of one molecule of Tox21 (4 to 40 atoms) by itself and encodes it in fixed point (steps of 2^-40), and the server
+sees the sum alone. GCN of two layers, width 300, mean pooling, a head of two maps, random weights. The census knows
+how many clients there are, not their sizes or labels. Rates are of molecules, in percent, with 95 % intervals (a sum
+is one observation, whatever its molecules); *wrong*: molecules that are certified to be the only ones and are
+others. `random` guesses about the clients of the largest sums; it is told their sizes and sees no update. The
+clients are those of `benchmarks/results/batches.md`, on whose first updates batches were developed."""
 
 
 if __name__ == "__main__":

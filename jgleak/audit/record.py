@@ -89,7 +89,7 @@ def _called(specification: Specification, place: int) -> str:
 
 def summary_record(records: Sequence[Mapping[str, Any]], specification: Specification) -> dict[str, Any]:
     """All clients: means with 95 % intervals (``jgleak.metrics.rate``), and the exact rate by size class. Where clients
-    have several graphs, each graph counts as what is called a client here.
+    have several graphs, each graph counts as what is called a client here, but intervals are over clients.
 
     Clients whose update could not be computed (``attacked`` is False) count in ``graphs`` and ``failures`` alone.
 
@@ -102,9 +102,11 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
     each has an equal share.
     """
     everybody, records = records, [r for r in records if r["attacked"]]
-    rates = {name: rate([float(r[name]) for r in records]) if records else None for name in RATES}
-    batches = groupby(records, lambda r: r["graph"] // specification.batch_size)
-    whole = [all(r["exact"] for r in graphs) for _, graphs in batches] if specification.batch_size > 1 else []
+    size = specification.batch_size
+    updates = [r["graph"] // size for r in records] if size > 1 else None
+    rates = {name: rate([float(r[name]) for r in records], clusters=updates) if records else None for name in RATES}
+    batches = groupby(records, lambda r: r["graph"] // size)
+    whole = [all(r["exact"] for r in graphs) for _, graphs in batches] if size > 1 else []
     classes = {name: [r["exact"] for r in records if low <= r["n_nodes"] <= high] for name, low, high in SIZES}
     return plain(
         {

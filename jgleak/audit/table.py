@@ -130,7 +130,7 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     twins = summary["twins"]
     table.caption = f"mean of: number of {one}s; low, high: the 95 % interval of the mean"
     if batches:
-        table.caption += "\ngraphs of one client are taken for independent, so that intervals are too narrow"
+        table.caption += "; intervals take the graphs of a client as one observation"
     if twins:
         who = "1 reconstruction differs" if twins == 1 else f"{twins} reconstructions differ"
         table.caption += f"\n{who} from the truth with a matching gradient, which cannot tell the two apart"

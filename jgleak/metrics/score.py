@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,8 +52,20 @@ def score(truth: Graph, graph: Graph | None, space: FeatureSpace, *, tolerance: 
     return Score(exact(truth, graph, tolerance=tolerance), **dataclasses.asdict(similar))
 
 
-def summarise(scores: Sequence[Score], *, resamples: int = 10_000, seed: int = 0) -> dict[str, Any]:
+def summarise(
+    scores: Sequence[Score],
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> dict[str, Any]:
     """Means over graphs with 95 % intervals (``rate``), ready for JSON.
+
+    Args:
+      scores: of every graph.
+      clusters: of every graph its update, where several graphs are behind one; None: every graph has its own.
+      resamples: of the bootstrap.
+      seed: of the bootstrap.
 
     Returns:
       ``count``, ``exact_rate`` (a number), and for ``exact`` and each GSM a ``{"mean", "low", "high"}``; a metric that
@@ -66,7 +78,7 @@ def summarise(scores: Sequence[Score], *, resamples: int = 10_000, seed: int = 0
         raise ValueError("scores: nothing to summarise; give the score of at least one graph (None counts as one)")
     columns = {f.name: [float(getattr(s, f.name)) for s in scores] for f in dataclasses.fields(Score)}
     intervals = {
-        name: dataclasses.asdict(rate(values, resamples=resamples, seed=seed))
+        name: dataclasses.asdict(rate(values, clusters=clusters, resamples=resamples, seed=seed))
         for name, values in columns.items()
         if not np.isnan(values).any()
     }

@@ -33,6 +33,7 @@ from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, LocalTraining, Observation
 from jgleak.federated.observation import PROTOCOLS as KNOWN_PROTOCOLS
 from jgleak.graph import Graph
+from jgleak.metrics import rate
 
 SMALL = Specification(attack="empty", graphs=3, hidden=8, max_nodes=8)
 
@@ -483,6 +484,20 @@ def test_what_clients_send_and_how_they_are_measured(spy: Spy) -> None:
         prepare(dataclasses.replace(SMALL, loss="mse"))
     with pytest.raises(ValueError, match="protocol: unknown 'fedprox'"):
         Specification(protocol="fedprox")
+
+
+def test_the_graphs_of_a_client_are_one_observation_of_an_interval() -> None:
+    base = result_record(next(run(SMALL)), SMALL)
+    records = [{**base, "graph": place, "exact": place < 4, "gsm1": place / 8} for place in range(8)]
+    summary = summary_record(records, dataclasses.replace(SMALL, batch_size=2))
+    for name in ("exact", "gsm1"):
+        wanted = rate([float(record[name]) for record in records], clusters="aabbccdd")
+        assert summary[name] == dataclasses.asdict(wanted)
+    assert summary["batches"] == 4 and "the graphs of a client as one observation" in str(
+        summary_table(summary).caption
+    )
+    alone = summary_record(records, SMALL)
+    assert alone["exact"]["low"] > summary["exact"]["low"] and "observation" not in str(summary_table(alone).caption)
 
 
 def test_records_have_edges_and_features_in_both_orders() -> None:

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.lib.records import RESULTS, read
 from benchmarks.papers import registry, tables
 from benchmarks.papers.defenses import plots as defense_plots
 from benchmarks.papers.defenses import utility as defense_utility
 from benchmarks.papers.defenses.rows import DEFENSES
 from benchmarks.papers.edges import records as edge_records
-from benchmarks.papers.edges.page import shortfalls
+from benchmarks.papers.edges.page import differences, shortfalls
 from benchmarks.papers.edges.records import claim
-from benchmarks.papers.edges.table import Attacker, Line, Table
+from benchmarks.papers.edges.table import Attacker, Column, Line, Table
 from benchmarks.papers.fedgig.rows import FEDGIG
 from benchmarks.papers.glg import molecules as glg_molecules
 from benchmarks.papers.glg import sweeps as glg_sweeps
@@ -32,6 +33,7 @@ from jgleak.audit.specification import Specification
 from jgleak.datasets import tasks
 from jgleak.federated.rounds import TrainingPlan
 from jgleak.graph import Graph
+from jgleak.metrics import bootstrap, rate
 
 SMALL = Specification(
     dataset="synthetic-glg", graphs=2, max_nodes=8, model="sage", hidden=12, activation="sigmoid", last_activation=True,
@@ -167,6 +169,25 @@ def test_cells_are_shared_among_workers(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(tables, "share", dies)
     died = CliRunner().invoke(tables.app, [*options, "--rows", "c", "--workers", "2"])
     assert died.exit_code == 1 and "take fewer; what was finished follows" in died.output
+
+
+def test_the_graphs_of_an_update_are_one_observation_of_a_stored_interval() -> None:
+    """Of stored rows, and where two attacks are compared on the same clients."""
+    values = [0.0, 0.2, 0.1, 0.3, 0.9, 1.0, 0.8, None, float("nan"), 0.5]
+    clients = [{"graph": i, "AUC": value} for i, value in enumerate(values)]
+    found = edge_records.mean(clients, Column("AUC", ("auc",)), 4)
+    defined = [v for v in values if v is not None and np.isfinite(v)]
+    assert found == dataclasses.asdict(rate(defined, clusters="aaaabbbc")) | {"clients": 8}
+    assert edge_records.mean(clients[7:9], Column("AUC", ("auc",)), 4) is None
+    stored = list(read(RESULTS / "graphdlg.jsonl"))
+    record = next(one for one in stored if one["row"] == "mutag-batch-16" and one["attack"] == "graphdlg")
+    for column in GRAPHDLG.columns:
+        assert record["means"][column.title] == edge_records.mean(record["clients"], column, 16)
+    beside = next(one for one in stored if one["row"] == "mutag-batch-16" and one["attack"] == "file-habit")
+    _, pairs = differences(GRAPHDLG, record, beside)
+    gaps = [one["AUC"] - other["AUC"] for one, other in zip(record["clients"], beside["clients"], strict=True)]
+    wanted = bootstrap(gaps, clusters=[client["graph"] // 16 for client in record["clients"]])
+    assert pairs["AUC"] is not None and pairs["AUC"].less == wanted
 
 
 def test_a_claim_is_compared_with_the_truth() -> None:

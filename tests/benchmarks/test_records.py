@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks.lib import records
+from benchmarks.lib.recovered import recovered
+from jgleak.metrics import rate
 
 
 def test_what_was_said_is_what_is_written(
@@ -49,6 +52,18 @@ def test_a_row_measured_again_replaces_its_record_and_others_stay_in_order(
     assert said == [again, new]
     assert list(kept) == records.read(stored) == [new, again, {"row": "a", "epochs": 5, "exact": 2}]
     assert stored.with_suffix(".md").read_text() == "3 rows"
+
+
+def test_rates_of_recovered_graphs_count_updates() -> None:
+    one = {"certificate": None, "truth_in_set": True, "stop": "match", "n_nodes": 5, "failure": None, "seconds": 1.0}
+    graphs = [{**one, "exact": place < 6} for place in range(12)]
+    for size in (1, 4):
+        found, wanted = (
+            recovered(graphs, (), size=size),
+            rate([1.0] * 6 + [0.0] * 6, clusters=[i // size for i in range(12)]),
+        )
+        assert found["exact"] == dataclasses.asdict(wanted)
+    assert recovered(graphs, (), size=4)["truth_in_set"]["low"] == pytest.approx(0.025 ** (1 / 3))
 
 
 def test_nothing_is_written_or_said_unless_asked(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:

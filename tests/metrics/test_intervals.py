@@ -80,6 +80,42 @@ def test_a_single_share_bounds_no_other() -> None:
     assert np.isnan(rate([np.nan]).mean)
 
 
+def test_values_of_a_cluster_are_as_many_observations_as_their_sum_may_vary_like() -> None:
+    """Equal clusters are one observation each; a rate over unequal ones has the variance of values that agree."""
+    hits = [1.0] * 3 + [0.0] * 2
+    alone, fours = rate(hits), rate(np.repeat(hits, 4), clusters=np.repeat(range(5), 4).tolist())
+    assert (fours.mean, fours.low, fours.high) == pytest.approx((alone.mean, alone.low, alone.high), rel=1e-12)
+    assert rate(hits, clusters="abcde") == alone
+    sizes, rng = np.array([1, 2, 5, 8]), np.random.default_rng(0)
+    drawn = (rng.random((200_000, sizes.size)) < 0.3) @ sizes / sizes.sum()  # clusters that agree within
+    independent = sizes.sum() ** 2 / (sizes**2).sum()
+    assert drawn.var() == pytest.approx(0.3 * 0.7 / independent, rel=0.02)
+    labels = np.repeat(range(4), sizes).tolist()
+    none, some = rate([0.0] * 16, clusters=labels), rate([1.0] * 8 + [0.0] * 8, clusters=labels)
+    assert none.high == pytest.approx(1.0 - 0.025 ** (1.0 / independent))
+    assert stats.beta.cdf(some.low, independent / 2, independent / 2 + 1) == pytest.approx(0.025)
+    assert stats.beta.cdf(some.high, independent / 2 + 1, independent / 2) == pytest.approx(0.975)
+
+
+def test_resamples_are_of_clusters() -> None:
+    """Equal ones: the interval is that of their means. Unequal ones keep the weight of their values."""
+    values, labels = np.random.default_rng(1).random((20, 3)), np.repeat(range(20), 3)
+    found, means = bootstrap(values.ravel(), clusters=labels.tolist()), bootstrap(values.mean(axis=1))
+    assert (found.low, found.high) == pytest.approx((means.low, means.high), rel=1e-12)
+    assert rate(values.ravel(), clusters=labels.tolist()) == found
+    shuffled = np.random.default_rng(2).permutation(60)
+    again = bootstrap(values.ravel()[shuffled], clusters=labels[shuffled].tolist(), resamples=50_000)
+    assert (again.low, again.high) == pytest.approx((found.low, found.high), abs=0.01)
+    pair = bootstrap([0.2, 0.8, 0.8, 0.8], clusters="abbb", resamples=4000)
+    assert (pair.mean, pair.low, pair.high) == (pytest.approx(0.65), 0.2, pytest.approx(0.8))
+    assert bootstrap([0.2, 0.8], clusters="aa") == Interval(0.5, 0.5, 0.5)
+    assert rate([0.2, 0.8], clusters="aa") == Interval(0.5, 0.0, 1.0)
+    assert rate([0.2, 0.8], clusters="ab") == bootstrap([0.2, 0.8])
+    for interval in (rate, bootstrap):
+        with pytest.raises(ValueError, match="clusters: expected one a value, got 1 for 2 values"):
+            interval([0.0, 1.0], clusters="a")
+
+
 def test_wider_level_wider_interval() -> None:
     values = np.random.default_rng(2).random(30)
     wide, narrow = bootstrap(values, level=0.99), bootstrap(values, level=0.5)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 from jgleak.graph import Graph
-from jgleak.metrics import Score, gsm, score, summarise
+from jgleak.metrics import Score, gsm, rate, score, summarise
 
 from .graphs import REAL, SPACE, path
 
@@ -46,6 +47,9 @@ def test_summary() -> None:
     for name in ("exact", "gsm0", "gsm1", "gsm2", "gsm0_recall"):
         assert summary[name]["low"] <= summary[name]["mean"] <= summary[name]["high"]
     assert summarise(scores) == summary
+    pairs = summarise(scores, clusters="aabb")
+    assert pairs["exact"] == dataclasses.asdict(rate([1.0, 1.0, 1.0, 0.0], clusters="aabb")) != summary["exact"]
+    assert pairs["gsm0"] == dataclasses.asdict(rate([1.0, 1.0, 1.0, 0.2], clusters="aabb"))
     json.dumps(summary, allow_nan=False)
 
 

@@ -23,8 +23,7 @@ PAIRED = """\
 
 Both attacks' means over the clients that both answered, then by how much the first is higher, with a 95 %
 interval of the clients' differences. A client is left out where a value is undefined (the AUC of a complete graph).
-An interval that contains 0 shows no difference; graphs of
-one batch are counted as independent, which makes intervals too narrow."""
+An interval that contains 0 shows no difference."""
 
 
 BELOW = """\
@@ -132,13 +131,15 @@ class Difference(NamedTuple):
 
 
 def differences(table: Table, one: Record, other: Record) -> tuple[int, dict[str, Difference | None]]:
-    """How many clients both answered, and every column over these; None where it is undefined for all."""
+    """How many clients both answered, and every column over these; None where it is undefined for all. The graphs of an
+    update are one observation."""
     pairs = [
         pair
         for pair in zip(one["clients"], other["clients"], strict=True)
         if all(_answered(table, client) for client in pair)
     ]
-    return len(pairs), {column.title: _difference(column.title, pairs) for column in table.columns}
+    batch = one["specification"]["batch_size"]
+    return len(pairs), {column.title: _difference(column.title, pairs, batch) for column in table.columns}
 
 
 def _differences(table: Table, one: Record, other: Record) -> Cells:
@@ -159,14 +160,17 @@ def _answered(table: Table, client: Record) -> bool:
     return any(client.get(column.title) is not None for column in table.columns if column.path[0] == "edges")
 
 
-def _difference(title: str, pairs: Sequence[tuple[Record, Record]]) -> Difference | None:
-    given = [[client.get(title) for client in pair] for pair in pairs]
-    values = np.array([pair for pair in given if None not in pair], float).reshape(-1, 2)
-    values = values[np.isfinite(values).all(axis=1)]
-    if not len(values):
+def _difference(title: str, pairs: Sequence[tuple[Record, Record]], batch: int) -> Difference | None:
+    given = {pair[0]["graph"]: [client.get(title) for client in pair] for pair in pairs}
+    both = {
+        graph: pair for graph, pair in given.items() if None not in pair and np.isfinite(np.array(pair, float)).all()
+    }
+    if not both:
         return None
+    values = np.array(list(both.values()), float)
     one, other = values.mean(axis=0)
-    return Difference(float(one), float(other), bootstrap(values[:, 0] - values[:, 1]))
+    less = bootstrap(values[:, 0] - values[:, 1], clusters=[graph // batch for graph in both])
+    return Difference(float(one), float(other), less)
 
 
 def interval(rate: Record) -> str:

@@ -66,24 +66,26 @@ def record(
     row: Line, method: Attacker, columns: Sequence[Column], clients: Sequence[Record], summary: Record
 ) -> dict[str, Any]:
     """Everything about one row and attacker."""
-    values = [{column.title: column.of(client) for column in columns} for client in clients]
     claims = [claim(client) for client in clients] if method.attack == "closed-form" else None
+    kept = [
+        {name: client[name] for name in KEPT}
+        | {column.title: column.of(client) for column in columns}
+        | {"claim": None if claims is None else claims[i]}
+        for i, client in enumerate(clients)
+    ]
     return {
         "row": row.name,
         "attack": method.name,
         "title": row.title,
         "source": row.source,
         "paper": dict(row.printed.get(method.name, {})),
-        "means": {column.title: _mean([value[column.title] for value in values], column) for column in columns},
+        "means": {column.title: mean(kept, column, row.experiment.batch_size) for column in columns},
         "holds": None if claims is None else claims.count("exact") + claims.count("wrong"),
         "exact": None if claims is None else claims.count("exact"),
         "seconds_a_client": sum(client["seconds"] for client in clients) / len(clients),
         "stops": dict(Counter(client["stop"] for client in clients)),
         "failures": sum(client["failure"] is not None for client in clients),
-        "clients": [
-            {name: client[name] for name in KEPT} | value | {"claim": None if claims is None else claims[i]}
-            for i, (client, value) in enumerate(zip(clients, values, strict=True))
-        ],
+        "clients": kept,
         **{key: summary[key] for key in ("graphs", "seed", "device", "version", "specification")},
     }
 
@@ -98,8 +100,18 @@ def claim(client: Record) -> str:
     return "exact" if right else "wrong"
 
 
-def _mean(values: Sequence[float | None], column: Column) -> dict[str, Any] | None:
-    """Mean, 95 % interval and number of the clients where the metric is defined; what is better larger is a share."""
-    live = [float(value) for value in values if value is not None and np.isfinite(value)]
-    found = (rate if column.up else bootstrap)(live) if live else None
-    return {**dataclasses.asdict(found), "clients": len(live)} if found else None
+def mean(clients: Sequence[Record], column: Column, batch: int) -> dict[str, Any] | None:
+    """Mean, 95 % interval over updates, and number of the graphs where the metric is defined; what is better larger is
+    a share. None where it is defined for none.
+
+    Args:
+      clients: a graph each, as records have them: its number (``graph``), and its value under the column's title.
+      column: the metric.
+      batch: graphs behind an update.
+    """
+    live = {c["graph"]: float(v) for c in clients if (v := c[column.title]) is not None and np.isfinite(v)}
+    if not live:
+        return None
+    updates = [graph // batch for graph in live]
+    found = (rate if column.up else bootstrap)(list(live.values()), clusters=updates)
+    return {**dataclasses.asdict(found), "clients": len(live)}

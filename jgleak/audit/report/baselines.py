@@ -36,7 +36,8 @@ def comparisons(found: Sequence[Row]) -> list[Comparison]:
     """Every attack that found graphs and shares data, model and defence with a baseline that knew as much.
 
     "Clearly higher": the 95 % interval of the difference to each such baseline, on the clients that both attacked, lies
-    above zero; measures in which both are perfect are left out. Rows in which nothing was found are left out.
+    above zero; a single client shows none. Measures in which both are perfect are left out, and so are rows in which
+    nothing was found.
     """
     outcomes: dict[str, Comparison] = {}
     for panel in panels(found):
@@ -79,7 +80,7 @@ def _above(row: Row, other: Row, value: Value) -> bool:
         if our is not None and (their := theirs.get(key)) is not None
     }
     gap = estimate(row.done, lambda unit: gaps.get(_client(unit)), rate=False)
-    return gap is not None and gap.low > 0
+    return gap is not None and gap.clients > 1 and gap.low > 0
 
 
 def _client(unit: Unit) -> tuple[str, int, str]:

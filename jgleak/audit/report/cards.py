@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jgleak.audit.report.rows import Row, clients
+from jgleak.audit.report.rows import Row, graphs
 from jgleak.audit.report.threat import described_data, described_model, seen_by_server
 from jgleak.audit.results import Audit, Unit
 from jgleak.names.datasets import origin
@@ -98,7 +98,7 @@ def _weights(unit: Unit) -> str:
 def _data(rows: Sequence[Row], digest: str | None) -> dict[str, str]:
     units = [unit for row in rows for unit in row.units]
     first, recorded = units[0].specification, rows[0].recorded
-    told = max((clients(row.told) for row in rows), key=len)  # attacks share their clients
+    told = max((graphs(row.told) for row in rows), key=len)  # attacks share their clients
     seen = {unit.cell.get("file") or unit.client for unit in units}
     facts = {
         "Kind": "clients that ran, by their observation files" if recorded else "simulated clients",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -90,7 +90,7 @@ class Panel(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A mean over clients with its 95 % interval, and the number of clients it is taken over."""
+    """A mean with its 95 % interval, and the number of clients it is taken over."""
 
     mean: float
     low: float
@@ -115,19 +115,36 @@ def panels(found: Sequence[Row]) -> list[Panel]:
     return [Panel(*key, tuple(group)) for key, group in groups.items()]
 
 
-def clients(units: Sequence[Unit]) -> list[list[Unit]]:
+def graphs(units: Sequence[Unit]) -> list[list[Unit]]:
     """Units of one private graph together, one for each seed that drew it.
 
-    A graph attacked under two seeds is not two independent clients. Graphs are identified by data and name; where names
-    repeat within one seed they identify nothing, and each unit counts as a client.
+    Graphs are identified by data and name; where names repeat within one seed they identify nothing, and each unit
+    counts as a graph of its own.
     """
     names = [(unit.cell["data"], unit.record["name"]) for unit in units]
     within = [(unit.cell["seed"], *name) for unit, name in zip(units, names, strict=True)]
-    if len(set(within)) < len(within):
-        return [[unit] for unit in units]
-    groups: dict[tuple[str, str], list[Unit]] = {}
-    for unit, name in zip(units, names, strict=True):
-        groups.setdefault(name, []).append(unit)
+    return _grouped(units, range(len(units)) if len(set(within)) < len(within) else names)
+
+
+def clients(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Units of one client together: a graph attacked under two seeds is not two independent clients, and no more are
+    the graphs behind one update."""
+    private = {unit.hash: number for number, group in enumerate(graphs(units)) for unit in group}
+    return _grouped(
+        units, [update(unit) if unit.specification["batch_size"] > 1 else private[unit.hash] for unit in units]
+    )
+
+
+def update(unit: Unit) -> tuple[str, str, str | int]:
+    """What the graphs behind one update share."""
+    cell = unit.cell
+    return cell["data"], cell["seed"], cell.get("file") or unit.client // unit.specification["batch_size"]
+
+
+def _grouped(units: Sequence[Unit], keys: Iterable[Hashable]) -> list[list[Unit]]:
+    groups: dict[Hashable, list[Unit]] = {}
+    for unit, key in zip(units, keys, strict=True):
+        groups.setdefault(key, []).append(unit)
     return list(groups.values())
 
 
@@ -137,22 +154,23 @@ def explained(unit: Unit) -> bool:
 
 
 def estimate(units: Sequence[Unit], value: Value, *, rate: bool) -> Estimate | None:
-    """The mean of ``value`` over clients and its 95 % interval; None where no unit has it.
+    """The mean of ``value`` over graphs and its 95 % interval over clients; None where no unit has it.
 
-    A client's value is its mean over the seeds. Units without the value (no reconstruction, or a metric that is
-    undefined there) are left out, so ``clients`` may be smaller than the row. ``rate``: values lie in [0, 1], and
-    the interval is that of ``jgleak.metrics.rate``; others have ``jgleak.metrics.bootstrap``.
+    Units without the value (no reconstruction, or a metric that is undefined there) are left out, so ``clients`` may be
+    smaller than the row. ``rate``: values lie in [0, 1], and the interval is that of ``jgleak.metrics.rate``; others
+    have ``jgleak.metrics.bootstrap``. A client's graphs, and a graph's seeds, are one cluster.
     """
-    values = {unit.hash: value(unit) for unit in units}
-    live = {name: float(number) for name, number in values.items() if number is not None}
+    found = {unit.hash: value(unit) for unit in units}
+    live = {name: float(number) for name, number in found.items() if number is not None}
     groups = clients([unit for unit in units if unit.hash in live])
     if not groups:
         return None
-    interval = _interval(tuple(sum(live[unit.hash] for unit in group) / len(group) for group in groups), rate)
+    values = tuple(live[unit.hash] for group in groups for unit in group)
+    interval = _interval(values, tuple(place for place, group in enumerate(groups) for _ in group), rate)
     return Estimate(interval.mean, interval.low, interval.high, len(groups))
 
 
 @lru_cache(maxsize=4096)
-def _interval(values: tuple[float, ...], rate: bool) -> Interval:
+def _interval(values: tuple[float, ...], clusters: tuple[int, ...], rate: bool) -> Interval:
     """Cached: page and Markdown need the same intervals, and many rows have equal values."""
-    return intervals.rate(values) if rate else intervals.bootstrap(values)
+    return (intervals.rate if rate else intervals.bootstrap)(values, clusters=clusters)

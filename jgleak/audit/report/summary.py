@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jgleak.audit.outcome import ended_by_time
 from jgleak.audit.report.baselines import comparisons
-from jgleak.audit.report.rows import Estimate, Row, clients, explained, panels
+from jgleak.audit.report.rows import Estimate, Row, explained, graphs, panels
 from jgleak.audit.report.tables import LeakRow
 from jgleak.audit.report.threat import in_words
 from jgleak.audit.results import Audit
@@ -91,14 +91,14 @@ def _hits(row: Row) -> int:
 
 def _rebuilt(row: Row) -> str:
     """How often the private graph was rebuilt; several seeds may have drawn the same graph."""
-    different = len(clients(row.told))
+    different = len(graphs(row.told))
     if different == len(row.told):
         return f"rebuilt {_hits(row) or 'none'} of {counted(different, 'private graph')} exactly"
     return f"rebuilt the private graph exactly in {_hits(row) or 'none'} of {_tries(row)}"
 
 
 def _tries(row: Row) -> str:
-    tries, different = len(row.told), len(clients(row.told))
+    tries, different = len(row.told), len(graphs(row.told))
     return f"{counted(tries, 'attack')} on {counted(different, 'private graph')}"
 
 
@@ -254,8 +254,9 @@ def _limits(audit: Audit, real: Sequence[LeakRow]) -> list[str]:
     few = [leak for leak in real if 0 < (leak.estimates["exact"] or Estimate(0, 0, 0, 0)).clients < FEW]
     if few:
         sentences.append(f"{len(few)} of {len(real)} rows have fewer than {FEW} clients: too few for a rate.")
-    if any(unit.specification["batch_size"] > 1 for unit in audit.units):
-        sentences.append("Graphs of one batch share an update; intervals take them as independent and are too narrow.")
+    batches = [unit for unit in audit.units if unit.specification["batch_size"] > 1]
+    if len({unit.cell["seed"] for unit in batches}) > 1:
+        sentences.append("Batches of different seeds may share graphs; intervals take these batches as independent.")
     if simulated or not audit.units:
         sentences.append("Clients are simulated from data sets; how like them your own clients are, only you can say.")
     if len(simulated) < len(audit.units):

@@ -10,7 +10,7 @@ from typing import NamedTuple, get_args
 from jgleak.attacks.certificate import Status
 from jgleak.attacks.facts.registry import FACTS
 from jgleak.audit.record import SIZES
-from jgleak.audit.report.rows import Estimate, Row, Value, estimate
+from jgleak.audit.report.rows import Estimate, Row, Value, estimate, update
 
 
 class Measure(NamedTuple):
@@ -96,7 +96,7 @@ class Shown(NamedTuple):
 
     Attributes:
       row: the row of these clients.
-      clients: number of clients, each with one update.
+      clients: number of updates, one a client and seed.
       shares: by fact, the share of them whose update shows it under no condition.
     """
 
@@ -109,9 +109,9 @@ def shown(found: Sequence[Row]) -> list[Shown]:
     """The first row of each data set, model and defence that has facts; audits of earlier versions have none."""
     told: dict[tuple[str, str, str], Shown] = {}
     for row in found:
-        given = [facts for unit in row.units if (facts := unit.record.get("facts"))]
+        given = {update(unit): facts for unit in row.units if (facts := unit.record.get("facts"))}
         if given and (row.data, row.model, row.defense) not in told:
-            sure = [[name for name, fact in facts.items() if fact.get("condition") is None] for facts in given]
+            sure = [[name for name, fact in facts.items() if fact.get("condition") is None] for facts in given.values()]
             shares = {name: sum(name in facts for facts in sure) / len(given) for name in FACTS}
             told[row.data, row.model, row.defense] = Shown(row, len(given), shares)
     return list(told.values())

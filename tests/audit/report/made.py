@@ -28,7 +28,8 @@ def unit(client: int, *, status: str = "done", reason: str | None = None, **give
     cell = NAMES | {key: given.pop(key) for key in tuple(given) if key in NAMES}
     attack = given.pop("kind", cell["attack"])
     defense = "" if cell["defense"] == "none" else cell["defense"]
-    specification = Specification(attack=attack, defense=defense, seed=int(cell["seed"]))
+    batch = given.pop("batch_size", 1)
+    specification = Specification(attack=attack, defense=defense, seed=int(cell["seed"]), batch_size=batch)
     auc = {"auc": given.pop("auc", 0.9)}
     record: dict[str, Any] = {
         "graph": client,

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jgleak.audit.report import tables
 from jgleak.audit.report.baselines import comparisons
-from jgleak.audit.report.rows import clients, estimate, panels, rows
+from jgleak.audit.report.rows import clients, estimate, graphs, panels, rows
 from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed, by_size, leaks, sets
 from jgleak.metrics import bootstrap, rate
 
@@ -54,6 +55,21 @@ def test_names_that_repeat_identify_nobody() -> None:
     units = [unit(i, name="", seed=str(s)) for s in range(2) for i in range(3)]
     assert len(clients(units)) == 6
     assert len(clients([unit(i, seed=str(s)) for s in range(2) for i in range(3)])) == 3
+
+
+def test_the_graphs_of_an_update_are_one_client() -> None:
+    """Three updates of four graphs have the interval of three clients, whatever is said of a graph."""
+    units = [unit(i, exact=i < 4, batch_size=4) for i in range(12)]
+    one = estimate(units, EXACT.value, rate=True)
+    wanted = rate([1.0, 0.0, 0.0])
+    assert one == (wanted.mean, pytest.approx(wanted.low), pytest.approx(wanted.high), 3)
+    assert [len(group) for group in clients(units)] == [4, 4, 4] and len(graphs(units)) == 12
+    again = [unit(i, exact=i < 4, batch_size=4, seed="1") for i in range(12)]
+    assert len(clients(units + again)) == 6 and len(graphs(units + again)) == 12
+    named = [one._replace(cell=one.cell | {"file": "one.safetensors"}) for one in units]
+    assert len(clients(named)) == 1, "an observation file is one update"
+    (shown,) = tables.shown(rows(audit(*(unit(i, batch_size=4, facts={"label": {}}) for i in range(12)))))
+    assert shown.clients == 3 and shown.shares["label"] == 1.0
 
 
 def test_undefined_values_are_left_out_and_counted() -> None:
