@@ -34,7 +34,7 @@ def _targets() -> Iterator[Line]:
             source="Table 8",
             printed={"node-1-printed": {"target RNMSE": printed}},
             experiment=dataclasses.replace(experiment, dataset=dataset, batch_size=batch, graphs=RUNS * batch),
-            attackers=("node-1", "node-1-printed"),
+            attackers=("node-1", "node-1-lbfgs", "node-1-printed"),
             columns=("target RNMSE",),
         )
 
@@ -55,7 +55,7 @@ def _whole() -> Iterator[Line]:
                 experiment=dataclasses.replace(
                     experiment, dataset=f"synthetic-glg:{degree}", batch_size=batch, graphs=RUNS * batch
                 ),
-                attackers=("graph-lr", "graph-printed"),
+                attackers=("graph-lr", "graph-lbfgs", "graph-printed"),
                 columns=("RNMSE",),
             )
 

@@ -40,6 +40,7 @@ METHODS = (
         "glg-node-1",
         options=(*LONG, ("objective", "cosine"), ("init", "normal")),
     ),
+    Attacker("node-1-lbfgs", "iterative, L-BFGS", "glg-node-1", options=(("steps", "2000"), ("optimiser", "lbfgs"))),
     Attacker("node-2-printed", "iterative, as printed", "glg-node-2", options=(*SHORT, *PRINTED)),
     Attacker(
         "node-2-printed-free", "iterative, as printed, no penalties", "glg-node-2", options=(*SHORT, *PRINTED, *FREE)
