@@ -19,6 +19,7 @@ from jgleak.metrics.gsm import Gsm as Gsm
 from jgleak.metrics.gsm import gsm as gsm
 from jgleak.metrics.intervals import Interval as Interval
 from jgleak.metrics.intervals import bootstrap as bootstrap
+from jgleak.metrics.intervals import clustered as clustered
 from jgleak.metrics.intervals import rate as rate
 from jgleak.metrics.labels import same_label as same_label
 from jgleak.metrics.matching import Matching as Matching

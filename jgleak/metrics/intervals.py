@@ -1,7 +1,8 @@
-"""Means with their intervals: bootstrap ones, as GRAIN reports them (section 6.4), and exact ones of rates.
+"""Means with their intervals: bootstrap ones, as GRAIN reports them (section 6.4), exact ones of rates, and Student's
+where several graphs are behind an update.
 
-Both are those of ``scipy.stats``, up to rounding. That is not used, since its import takes longer than all intervals of
-an attack's summary.
+The first two are those of ``scipy.stats``, up to rounding. That is not used, since its import takes longer than all
+intervals of an attack's summary.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import betaincinv
+from scipy.special import betaincinv, stdtrit
 
 BATCH_ENTRIES = 4_000_000
 """Resampled entries held in memory at once."""
@@ -30,44 +31,60 @@ class Interval:
 
 
 def bootstrap(
-    values: Sequence[float] | Float[np.ndarray, " k"],
-    *,
-    clusters: Sequence[Hashable] | None = None,
-    resamples: int = 10_000,
-    level: float = 0.95,
-    seed: int = 0,
+    values: Sequence[float] | Float[np.ndarray, " k"], *, resamples: int = 10_000, level: float = 0.95, seed: int = 0
 ) -> Interval:
     """Mean of ``values`` and the percentile interval of the mean over resamples with replacement.
 
-    Of few values or clusters, say below ten, it is too narrow: of a single one it has no width. NaN anywhere makes all
-    three NaN. Same seed, same interval.
-
-    Args:
-      values: one number an observation.
-      clusters: of every value what it shares with others, as the update of a graph; clusters are drawn, with all of
-        their values. None: values are independent.
-      resamples: how many.
-      level: of the interval.
-      seed: of the resamples.
+    A single value has the interval of zero width; NaN anywhere makes all three NaN. Same seed, same interval.
 
     Raises:
-      ValueError: no values, no resamples, a level outside of (0, 1), or not one cluster a value.
+      ValueError: no values, no resamples, or a level outside of (0, 1).
     """
     if resamples < 1 or not 0.0 < level < 1.0:
         raise ValueError(f"resamples, level: at least 1 and a share between 0 and 1, got {resamples} and {level}")
     values = np.asarray(values, np.float64)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"values: expected one number a graph and at least one graph, got shape {values.shape}")
-    mean, place = float(values.mean()), _places(values, clusters)
-    sums, sizes = np.bincount(place, values), np.bincount(place)
-    if sizes.size == 1 or np.isnan(mean):
+    mean = float(values.mean())
+    if values.size == 1 or np.isnan(mean):
         return Interval(mean, mean, mean)
-    rng, most = np.random.default_rng(seed), max(1, BATCH_ENTRIES // sizes.size)
-    rounds = [min(most, resamples - done) for done in range(0, resamples, most)]
-    drawn = (rng.integers(0, sizes.size, (number, sizes.size)) for number in rounds)
-    means = np.concatenate([sums[each].sum(axis=-1) / sizes[each].sum(axis=-1) for each in drawn])
+    rng, batch = np.random.default_rng(seed), max(1, BATCH_ENTRIES // values.size)
+    sizes = [min(batch, resamples - done) for done in range(0, resamples, batch)]
+    means = np.concatenate([values[rng.integers(0, values.size, (size, values.size))].mean(axis=-1) for size in sizes])
     low, high = np.quantile(means, ((1.0 - level) / 2.0, (1.0 + level) / 2.0))
     return Interval(mean, float(low), float(high))
+
+
+def clustered(
+    values: Sequence[float] | Float[np.ndarray, " k"], clusters: Sequence[Hashable], *, seed: int = 0
+) -> Interval:
+    """Mean of ``values``, of which some share a cluster, as the graphs behind one update do, and its 95 % interval.
+
+    The interval is Student's with ``k - 1`` degrees of freedom, for clusters are few, and resamples of few are too
+    narrow. The variance is that of a ratio of sums over ``k`` clusters of ``m_i`` values, as in surveys (Cochran,
+    Sampling Techniques, 1977, chapter 6): ``k / (k - 1) sum_i (sum of i's values - m_i mean)^2 / n^2``. Where every
+    cluster has one value, the interval is that of ``bootstrap``; as there, a single cluster has one of zero width, and
+    NaN anywhere makes all three NaN.
+
+    Args:
+      values: one number an observation.
+      clusters: of every value its cluster.
+      seed: of the bootstrap.
+
+    Raises:
+      ValueError: no values, or not one cluster a value.
+    """
+    values = np.asarray(values, np.float64)
+    place = _places(values, clusters)
+    sizes = np.bincount(place)
+    if sizes.size == values.size:
+        return bootstrap(values, seed=seed)
+    mean, k = float(values.mean()), sizes.size
+    if k == 1 or np.isnan(mean):
+        return Interval(mean, mean, mean)
+    gaps = np.bincount(place, values) - sizes * mean
+    half = float(stdtrit(k - 1, 0.975) * np.sqrt(k / (k - 1) * np.sum(gaps**2)) / values.size)
+    return Interval(mean, mean - half, mean + half)
 
 
 def rate(
@@ -81,13 +98,15 @@ def rate(
 
     Where every value is 0 or 1, it is Clopper and Pearson's of a binomial rate, as resamples of values that all agree
     agree too: 0 of 20 have 0 to 17 %. It holds for any values in [0, 1] that happen to be 0 or 1. Other means have
-    the interval of ``bootstrap``. A single value (cluster) strictly between tells nothing of other ones: its interval
-    is all of [0, 1]. (Several such values that agree still have the bootstrap's, of no width.)
+    the interval of ``bootstrap``, or of ``clustered`` within [0, 1]. A single value strictly between tells nothing of
+    other ones, nor do several of a single cluster: the interval is all of [0, 1]. (Several such values that agree
+    still have an interval of no width.)
 
-    Values of one cluster are taken to agree, as those of graphs that come back together or not at all: of clusters with
-    ``m_i`` of ``n`` values the mean has at most the variance of ``n^2 / sum m_i^2`` independent values (of equal
-    clusters their number), and so many Clopper and Pearson's interval counts (Korn and Graubard, Survey Methodology
-    1998, with the greatest design effect in place of an estimated one).
+    Where values are 0 or 1, those of one cluster are taken to agree, as graphs that come back together or not at all.
+    If a cluster's size tells nothing of its values, the mean over clusters of ``m_i`` of ``n`` values then has at most
+    the variance of ``n^2 / sum m_i^2`` independent values (of equal clusters their number), and so many Clopper and
+    Pearson's interval counts (Korn and Graubard, Survey Methodology 1998, with the greatest design effect in place of
+    an estimated one).
 
     Args:
       values: one number an observation.
@@ -102,10 +121,13 @@ def rate(
     if np.any((values < -ROUNDING) | (values > 1.0 + ROUNDING)):
         raise ValueError("values: a rate is the mean of values in [0, 1]; take bootstrap for others")
     if values.ndim != 1 or values.size == 0 or not np.all(np.minimum(np.abs(values), np.abs(values - 1.0)) <= ROUNDING):
-        found = bootstrap(values, clusters=clusters, resamples=resamples, seed=seed)
-        alone = values.size == 1 or (clusters is not None and len(set(clusters)) == 1)
+        if clusters is not None and len(set(clusters)) < values.size:
+            found, alone = clustered(values, clusters), len(set(clusters)) == 1
+            found = dataclasses.replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
+        else:
+            found, alone = bootstrap(values, resamples=resamples, seed=seed), values.size == 1
         return Interval(found.mean, 0.0, 1.0) if alone and not np.isnan(found.mean) else found
-    sizes = np.bincount(_places(values, clusters))
+    sizes = np.bincount(_places(values, range(values.size) if clusters is None else clusters))
     independent = values.size / np.sum(sizes**2)  # observations a value
     ones, zeros = (float(np.round(side).sum() * independent) for side in (values, 1.0 - values))
     low = betaincinv(ones, zeros + 1.0, 0.025) if ones else 0.0
@@ -113,11 +135,9 @@ def rate(
     return Interval(float(values.mean()), float(low), float(high))
 
 
-def _places(values: Float[np.ndarray, " k"], clusters: Sequence[Hashable] | None) -> Int[np.ndarray, " k"]:
+def _places(values: Float[np.ndarray, " k"], clusters: Sequence[Hashable]) -> Int[np.ndarray, " k"]:
     """Of every value the number of its cluster, by first appearance."""
-    if clusters is None:
-        return np.arange(values.size)
     if len(clusters) != values.size:
         raise ValueError(f"clusters: expected one a value, got {len(clusters)} for {values.size} values")
     numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-    return np.array([numbers[cluster] for cluster in clusters])
+    return np.array([numbers[cluster] for cluster in clusters], np.int64)

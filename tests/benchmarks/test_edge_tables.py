@@ -33,7 +33,7 @@ from jgleak.audit.specification import Specification
 from jgleak.datasets import tasks
 from jgleak.federated.rounds import TrainingPlan
 from jgleak.graph import Graph
-from jgleak.metrics import bootstrap, rate
+from jgleak.metrics import clustered, rate
 
 SMALL = Specification(
     dataset="synthetic-glg", graphs=2, max_nodes=8, model="sage", hidden=12, activation="sigmoid", last_activation=True,
@@ -186,7 +186,7 @@ def test_the_graphs_of_an_update_are_one_observation_of_a_stored_interval() -> N
     beside = next(one for one in stored if one["row"] == "mutag-batch-16" and one["attack"] == "file-habit")
     _, pairs = differences(GRAPHDLG, record, beside)
     gaps = [one["AUC"] - other["AUC"] for one, other in zip(record["clients"], beside["clients"], strict=True)]
-    wanted = bootstrap(gaps, clusters=[client["graph"] // 16 for client in record["clients"]])
+    wanted = clustered(gaps, [client["graph"] // 16 for client in record["clients"]])
     assert pairs["AUC"] is not None and pairs["AUC"].less == wanted
 
 

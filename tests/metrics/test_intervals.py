@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from jgleak.metrics import intervals
-from jgleak.metrics.intervals import ROUNDING, Interval, bootstrap, rate
+from jgleak.metrics.intervals import ROUNDING, Interval, bootstrap, clustered, rate
 
 
 @pytest.mark.parametrize("entries", [4_000_000, 2_000])
@@ -97,23 +97,42 @@ def test_values_of_a_cluster_are_as_many_observations_as_their_sum_may_vary_like
     assert stats.beta.cdf(some.high, independent / 2 + 1, independent / 2) == pytest.approx(0.975)
 
 
-def test_resamples_are_of_clusters() -> None:
-    """Equal ones: the interval is that of their means. Unequal ones keep the weight of their values."""
-    values, labels = np.random.default_rng(1).random((20, 3)), np.repeat(range(20), 3)
-    found, means = bootstrap(values.ravel(), clusters=labels.tolist()), bootstrap(values.mean(axis=1))
-    assert (found.low, found.high) == pytest.approx((means.low, means.high), rel=1e-12)
+def test_means_of_clusters_have_students_interval() -> None:
+    """Equal clusters: the paired t-interval of their means. Unequal ones: that of a ratio of sums, which covers."""
+    rng = np.random.default_rng(1)
+    values, labels = rng.random((7, 3)), np.repeat(range(7), 3)
+    found, means = clustered(values.ravel(), labels.tolist()), values.mean(axis=1)
+    wanted = stats.ttest_1samp(means, 0.0).confidence_interval()
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), rel=1e-12)
     assert rate(values.ravel(), clusters=labels.tolist()) == found
-    shuffled = np.random.default_rng(2).permutation(60)
-    again = bootstrap(values.ravel()[shuffled], clusters=labels[shuffled].tolist(), resamples=50_000)
-    assert (again.low, again.high) == pytest.approx((found.low, found.high), abs=0.01)
-    pair = bootstrap([0.2, 0.8, 0.8, 0.8], clusters="abbb", resamples=4000)
-    assert (pair.mean, pair.low, pair.high) == (pytest.approx(0.65), 0.2, pytest.approx(0.8))
-    assert bootstrap([0.2, 0.8], clusters="aa") == Interval(0.5, 0.5, 0.5)
+    shuffled = rng.permutation(21)
+    again = clustered(values.ravel()[shuffled], labels[shuffled].tolist())
+    assert (again.low, again.high) == pytest.approx((found.low, found.high))
+    sizes = np.array([3, 4, 4, 4, 2])
+    own = np.repeat(range(5), sizes)
+    drawn = rng.normal(size=(2000, 5))[:, own] + rng.normal(size=(2000, own.size))
+    covered = [one.low < 0.0 < one.high for one in (clustered(row, own.tolist()) for row in drawn)]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.015)
+
+
+def test_clusters_of_one_value_and_a_single_cluster() -> None:
+    values = [0.2, 0.8, 0.5]
+    assert clustered(values, "abc") == bootstrap(values) and clustered(values, "abc", seed=3) == bootstrap(
+        values, seed=3
+    )
+    assert rate(values, clusters="abc", seed=3) == rate(values, seed=3)
+    assert clustered([0.2, 0.8], "aa") == Interval(0.5, 0.5, 0.5)
     assert rate([0.2, 0.8], clusters="aa") == Interval(0.5, 0.0, 1.0)
-    assert rate([0.2, 0.8], clusters="ab") == bootstrap([0.2, 0.8])
-    for interval in (rate, bootstrap):
+    wide = rate([0.9, 0.9, 0.4, 0.5], clusters="aabb")
+    assert (wide.low, wide.high) == (0.0, 1.0) and clustered([0.9, 0.9, 0.4, 0.5], "aabb").high > 1.0
+    assert np.isnan(clustered([0.0, np.nan, 1.0], "aab").low) and np.isnan(
+        rate([0.5, np.nan, 1.0], clusters="aab").high
+    )
+    for interval in (lambda v, c: rate(v, clusters=c), clustered):
         with pytest.raises(ValueError, match="clusters: expected one a value, got 1 for 2 values"):
-            interval([0.0, 1.0], clusters="a")
+            interval([0.0, 1.0], "a")
+    with pytest.raises(ValueError, match="at least one graph"):
+        clustered([], [])
 
 
 def test_wider_level_wider_interval() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.lib.page import markdown
 from benchmarks.lib.records import Record
 from benchmarks.papers.edges.table import Attacker, Table
-from jgleak.metrics import Interval, bootstrap
+from jgleak.metrics import Interval, clustered
 from jgleak.names.attacks import BASELINES
 
 Cells = tuple[str, ...]
@@ -169,7 +169,7 @@ def _difference(title: str, pairs: Sequence[tuple[Record, Record]], batch: int) 
         return None
     values = np.array(list(both.values()), float)
     one, other = values.mean(axis=0)
-    less = bootstrap(values[:, 0] - values[:, 1], clusters=[graph // batch for graph in both])
+    less = clustered(values[:, 0] - values[:, 1], clusters=[graph // batch for graph in both])
     return Difference(float(one), float(other), less)
 
 

@@ -15,7 +15,7 @@ from benchmarks.papers.edges.table import Attacker, Column, Line, Table
 from jgleak.audit.record import summary_record
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
-from jgleak.metrics import bootstrap, rate
+from jgleak.metrics import clustered, rate
 
 RIGHT = 1e-4
 """RNMSE of features below this counts as exact."""
@@ -102,7 +102,7 @@ def claim(client: Record) -> str:
 
 def mean(clients: Sequence[Record], column: Column, batch: int) -> dict[str, Any] | None:
     """Mean, 95 % interval over updates, and number of the graphs where the metric is defined; what is better larger is
-    a share. None where it is defined for none.
+    a share, other metrics are errors, of 0 or more. None where it is defined for none.
 
     Args:
       clients: a graph each, as records have them: its number (``graph``), and its value under the column's title.
@@ -113,5 +113,5 @@ def mean(clients: Sequence[Record], column: Column, batch: int) -> dict[str, Any
     if not live:
         return None
     updates = [graph // batch for graph in live]
-    found = (rate if column.up else bootstrap)(list(live.values()), clusters=updates)
-    return {**dataclasses.asdict(found), "clients": len(live)}
+    found = (rate if column.up else clustered)(list(live.values()), clusters=updates)
+    return {**dataclasses.asdict(found), "low": max(found.low, 0.0), "clients": len(live)}

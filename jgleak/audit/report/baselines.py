@@ -13,6 +13,9 @@ COMPARED = tuple(m for m in MEASURES if m.name in ("GSM-0", "GSM-1", "GSM-2"))
 """Measures in all of which an attack has to be better: similarity of features, of neighbourhoods, and of 2-hop
 neighbourhoods."""
 
+FEWEST = 6
+"""Of fewer clients all may differ in one direction by chance alone in more than one of 40 audits."""
+
 
 class Comparison(NamedTuple):
     """One attack compared with the trivial baselines of the same grid.
@@ -36,8 +39,8 @@ def comparisons(found: Sequence[Row]) -> list[Comparison]:
     """Every attack that found graphs and shares data, model and defence with a baseline that knew as much.
 
     "Clearly higher": the 95 % interval of the difference to each such baseline, on the clients that both attacked, lies
-    above zero; a single client shows none. Measures in which both are perfect are left out, and so are rows in which
-    nothing was found.
+    above zero, and there are ``FEWEST`` clients. Measures in which both are perfect are left out, and so are rows in
+    which nothing was found.
     """
     outcomes: dict[str, Comparison] = {}
     for panel in panels(found):
@@ -80,7 +83,7 @@ def _above(row: Row, other: Row, value: Value) -> bool:
         if our is not None and (their := theirs.get(key)) is not None
     }
     gap = estimate(row.done, lambda unit: gaps.get(_client(unit)), rate=False)
-    return gap is not None and gap.clients > 1 and gap.low > 0
+    return gap is not None and gap.clients >= FEWEST and gap.low > 0
 
 
 def _client(unit: Unit) -> tuple[str, int, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from jgleak.attacks.facts.registry import FACTS
 from jgleak.audit.report.cards import cards
 from jgleak.audit.report.guarantees import guarantees
-from jgleak.audit.report.rows import Row, clients, panels, rows
+from jgleak.audit.report.rows import Row, clients, graphs, panels, rows
 from jgleak.audit.report.summary import summary
 from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed, by_size, leaks, sets, shown
 from jgleak.audit.report.threat import assumptions
@@ -36,6 +36,7 @@ def content(audit: Audit) -> dict[str, Any]:
         "measures": MEASURES,
         "leaks": {leak.row.key: leak for leak in table},
         "clients": clients,
+        "graphs": graphs,
         "trivial": sorted(BASELINES),
         "seeds": [(row, by_seed(row)) for row in found if len({unit.cell["seed"] for unit in row.units}) > 1],
         "sizes": [(row, by_size(row, EXACT)) for row in found if row.done],

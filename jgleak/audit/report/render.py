@@ -107,10 +107,10 @@ def _rounded(number: float) -> str:
 
 
 def _cell(estimate: Estimate | None, rate: bool = True, of: int | None = None) -> str:
-    """Mean and interval on one line; how many clients, where these are fewer than ``of``."""
+    """Mean and interval on one line; how many graphs, where these are fewer than ``of``."""
     if estimate is None:
         return "-"
-    fewer = "" if of is None or estimate.clients == of else f", {counted(estimate.clients, 'client')}"
+    fewer = "" if of is None or estimate.graphs == of else f", {counted(estimate.graphs, 'graph')}"
     return f"{_mean(estimate, rate)} ({_interval(estimate, rate)}{fewer})"
 
 

@@ -90,12 +90,13 @@ class Panel(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A mean with its 95 % interval, and the number of clients it is taken over."""
+    """A mean with its 95 % interval, and the numbers of clients and of private graphs that it is taken over."""
 
     mean: float
     low: float
     high: float
     clients: int
+    graphs: int
 
 
 def rows(audit: Audit) -> list[Row]:
@@ -128,17 +129,22 @@ def graphs(units: Sequence[Unit]) -> list[list[Unit]]:
 
 def clients(units: Sequence[Unit]) -> list[list[Unit]]:
     """Units of one client together: a graph attacked under two seeds is not two independent clients, and no more are
-    the graphs behind one update."""
+    the graphs behind one update. Batches that several seeds drew are clients of their own, though they may share
+    graphs."""
     private = {unit.hash: number for number, group in enumerate(graphs(units)) for unit in group}
-    return _grouped(
-        units, [update(unit) if unit.specification["batch_size"] > 1 else private[unit.hash] for unit in units]
-    )
+    return _grouped(units, [update(unit) if _batched(unit) else private[unit.hash] for unit in units])
 
 
 def update(unit: Unit) -> tuple[str, str, str | int]:
-    """What the graphs behind one update share."""
+    """What the graphs behind one update share; the update of an observation file is the same under all seeds."""
     cell = unit.cell
-    return cell["data"], cell["seed"], cell.get("file") or unit.client // unit.specification["batch_size"]
+    if "file" in cell:
+        return cell["data"], "", cell["file"]
+    return cell["data"], cell["seed"], unit.client // unit.specification["batch_size"]
+
+
+def _batched(unit: Unit) -> bool:
+    return unit.specification["batch_size"] > 1
 
 
 def _grouped(units: Sequence[Unit], keys: Iterable[Hashable]) -> list[list[Unit]]:
@@ -154,23 +160,30 @@ def explained(unit: Unit) -> bool:
 
 
 def estimate(units: Sequence[Unit], value: Value, *, rate: bool) -> Estimate | None:
-    """The mean of ``value`` over graphs and its 95 % interval over clients; None where no unit has it.
+    """The mean of ``value`` and its 95 % interval over clients; None where no unit has it.
 
-    Units without the value (no reconstruction, or a metric that is undefined there) are left out, so ``clients`` may be
-    smaller than the row. ``rate``: values lie in [0, 1], and the interval is that of ``jgleak.metrics.rate``; others
-    have ``jgleak.metrics.bootstrap``. A client's graphs, and a graph's seeds, are one cluster.
+    A graph that several seeds drew has the mean over its seeds; the graphs of a batch are a cluster. Units without the
+    value (no reconstruction, or a metric that is undefined there) are left out, so ``graphs`` may be fewer than the
+    row's. ``rate``: values lie in [0, 1], and the interval is that of ``jgleak.metrics.rate``; others have
+    ``jgleak.metrics.clustered``.
     """
     found = {unit.hash: value(unit) for unit in units}
     live = {name: float(number) for name, number in found.items() if number is not None}
-    groups = clients([unit for unit in units if unit.hash in live])
+    some = [unit for unit in units if unit.hash in live]
+    groups = clients(some)
     if not groups:
         return None
-    values = tuple(live[unit.hash] for group in groups for unit in group)
-    interval = _interval(values, tuple(place for place, group in enumerate(groups) for _ in group), rate)
-    return Estimate(interval.mean, interval.low, interval.high, len(groups))
+    parts = [
+        (client, part)
+        for client, group in enumerate(groups)
+        for part in ([[unit] for unit in group] if _batched(group[0]) else [group])
+    ]
+    values = tuple(sum(live[unit.hash] for unit in part) / len(part) for _, part in parts)
+    interval = _interval(values, tuple(client for client, _ in parts), rate)
+    return Estimate(interval.mean, interval.low, interval.high, len(groups), len(graphs(some)))
 
 
 @lru_cache(maxsize=4096)
 def _interval(values: tuple[float, ...], clusters: tuple[int, ...], rate: bool) -> Interval:
     """Cached: page and Markdown need the same intervals, and many rows have equal values."""
-    return (intervals.rate if rate else intervals.bootstrap)(values, clusters=clusters)
+    return (intervals.rate if rate else intervals.clustered)(values, clusters=clusters)

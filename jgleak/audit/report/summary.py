@@ -251,10 +251,10 @@ def _limits(audit: Audit, real: Sequence[LeakRow]) -> list[str]:
     simulated = [unit for unit in audit.units if unit.specification.get("recorded") is None]
     if any(not unit.specification["train"] for unit in simulated):
         sentences.append("Models with random parameters stand for the first round; later rounds may leak otherwise.")
-    few = [leak for leak in real if 0 < (leak.estimates["exact"] or Estimate(0, 0, 0, 0)).clients < FEW]
+    few = [leak for leak in real if 0 < (leak.estimates["exact"] or Estimate(0, 0, 0, 0, 0)).clients < FEW]
     if few:
         sentences.append(f"{len(few)} of {len(real)} rows have fewer than {FEW} clients: too few for a rate.")
-    batches = [unit for unit in audit.units if unit.specification["batch_size"] > 1]
+    batches = [unit for unit in simulated if unit.specification["batch_size"] > 1]
     if len({unit.cell["seed"] for unit in batches}) > 1:
         sentences.append("Batches of different seeds may share graphs; intervals take these batches as independent.")
     if simulated or not audit.units:

@@ -9,6 +9,7 @@ import pytest
 
 from jgleak.audit.report import tables
 from jgleak.audit.report.baselines import comparisons
+from jgleak.audit.report.render import render_html
 from jgleak.audit.report.rows import clients, estimate, graphs, panels, rows
 from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed, by_size, leaks, sets
 from jgleak.metrics import bootstrap, rate
@@ -23,10 +24,10 @@ def test_one_seed_is_the_plain_interval_over_clients() -> None:
     found = rows(audit(*(unit(i, exact=hit, gradient_distance=d) for i, (hit, d) in enumerate(given))))
     (leak,) = leaks(found)
     wanted = rate([float(hit) for hit in hits])
-    assert leak.estimates["exact"] == (wanted.mean, wanted.low, wanted.high, 4)
+    assert leak.estimates["exact"] == (wanted.mean, wanted.low, wanted.high, 4, 4)
     distance = leak.estimates["gradient distance"]
     spread = bootstrap(distances)
-    assert distance == (pytest.approx(np.mean(distances)), spread.low, spread.high, 4)
+    assert distance == (pytest.approx(np.mean(distances)), spread.low, spread.high, 4, 4)
 
 
 def test_every_measure_of_a_large_grid() -> None:
@@ -62,14 +63,25 @@ def test_the_graphs_of_an_update_are_one_client() -> None:
     units = [unit(i, exact=i < 4, batch_size=4) for i in range(12)]
     one = estimate(units, EXACT.value, rate=True)
     wanted = rate([1.0, 0.0, 0.0])
-    assert one == (wanted.mean, pytest.approx(wanted.low), pytest.approx(wanted.high), 3)
+    assert one == (wanted.mean, pytest.approx(wanted.low), pytest.approx(wanted.high), 3, 12)
     assert [len(group) for group in clients(units)] == [4, 4, 4] and len(graphs(units)) == 12
     again = [unit(i, exact=i < 4, batch_size=4, seed="1") for i in range(12)]
     assert len(clients(units + again)) == 6 and len(graphs(units + again)) == 12
-    named = [one._replace(cell=one.cell | {"file": "one.safetensors"}) for one in units]
-    assert len(clients(named)) == 1, "an observation file is one update"
+    named = [one._replace(cell=one.cell | {"file": f"{one.client // 4}.safetensors"}) for one in units + again]
+    assert len(clients(named)) == 3, "an observation file is the same update under all seeds"
     (shown,) = tables.shown(rows(audit(*(unit(i, batch_size=4, facts={"label": {}}) for i in range(12)))))
     assert shown.clients == 3 and shown.shares["label"] == 1.0
+
+
+def test_a_mean_over_some_graphs_of_every_update_says_over_how_many() -> None:
+    units = [
+        unit(i, batch_size=4, edges=None if i % 4 else {"file_order": {"auc": 0.5}, "aligned": {"auc": None}})
+        for i in range(12)
+    ]
+    found = leaks(rows(audit(*units)))[0].estimates["edge AUC, file order"]
+    assert found is not None and (found.clients, found.graphs) == (3, 3)
+    page = render_html(audit(*units), None)
+    assert "<br>3 graphs</small>" in page and "<br>12 graphs</small>" not in page
 
 
 def test_undefined_values_are_left_out_and_counted() -> None:
@@ -85,7 +97,7 @@ def test_failures_and_skips_are_in_no_rate() -> None:
     found = rows(audit(unit(0), unit(1, status="failed", reason="no"), unit(2, status="skipped", reason="no")))
     (leak,) = leaks(found)
     assert (leak.done, leak.failed, leak.skipped) == (1, 1, 1)
-    assert leak.estimates["exact"] == (1.0, pytest.approx(0.025), 1.0, 1)
+    assert leak.estimates["exact"] == (1.0, pytest.approx(0.025), 1.0, 1, 1)
     (bare,) = leaks(rows(audit(unit(0, status="failed", reason="no"))))
     assert set(bare.estimates.values()) == {None}
 

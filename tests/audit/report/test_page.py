@@ -238,7 +238,7 @@ def test_histograms_have_the_same_columns_and_none_beside_all_sets() -> None:
 def test_one_client_has_its_noun() -> None:
     """A measure that only one of two clients has says so."""
     page = render_html(audit(unit(0), unit(1, gradient_distance=None)), None)
-    assert "<br>1 client</small>" in page and "1 clients" not in page
+    assert "<br>1 graph</small>" in page and "1 graphs" not in page
 
 
 def test_a_name_is_broken_after_a_colon_or_a_plus_and_not_within_a_number() -> None:
