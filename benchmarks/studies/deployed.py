@@ -156,8 +156,11 @@ def measured(
         sample = _sample(cell, after, epochs, clients, time_limit)
         records = attacked(*sample, name, lambda *_: None)
         limits = {"clients": clients, "graphs": len(records), "time_limit": time_limit}
-        similar = dataclasses.asdict(rate([record["gsm1"] for record in records]))
-        yield {**about, **limits, **recovered(records, sample.setup.training), "gsm1": similar, "refused": None}
+        size = sample.specification.batch_size
+        updates = [record["graph"] // size for record in records]
+        similar = dataclasses.asdict(rate([record["gsm1"] for record in records], clusters=updates))
+        found = recovered(records, sample.setup.training, size=size)
+        yield {**about, **limits, **found, "gsm1": similar, "refused": None}
 
 
 def _sample(cell: Cell, deployment: Deployment, epochs: int, clients: int, time_limit: float) -> Sample:

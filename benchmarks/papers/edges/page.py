@@ -65,7 +65,7 @@ def document(table: Table, records: Sequence[Record]) -> str:
     idle = ", ".join(_idle(table, records))
     parts = [
         f"# {table.title}",
-        f"{written}\n95 % intervals. {table.about}",
+        f"{written}\n95 % intervals, in which an update of several graphs counts once. {table.about}",
         markdown(head(table), lines(table, records, interval)),
         f"Not run, or refused: {idle}." if idle else "",
         *([PAIRED, markdown(_paired_head(table), pairs)] if (pairs := paired(table, records)) else ()),

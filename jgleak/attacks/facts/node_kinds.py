@@ -35,7 +35,7 @@ def different_nodes(evidence: Evidence) -> Fact:
     Raises:
       Silent: neither can be read.
     """
-    rank, values, reason = 0, 0, Silent("nothing shows a node")
+    rank, values, reason, condition = 0, 0, Silent("nothing shows a node"), None
     try:
         rank = rank_of_rows(evidence)
     except Silent as error:
@@ -45,13 +45,15 @@ def different_nodes(evidence: Evidence) -> Fact:
         fact = feature_values(evidence)
         values = max(len(found) for name, found in fact.value.items() if _onehot(evidence.space, name))
         under = fact.exact_under if values >= rank else under
+        condition = fact.condition if values > rank else None
     except (Silent, ValueError):
         pass
     least = max(rank, values)
     if not least:
         raise reason
     line = f"at least {counted(least, 'different feature vector')}, so at least {counted(least, 'node')}"
-    return Fact("different_nodes", least, under, line)
+    told = Fact("different_nodes", least, under, line)
+    return told if condition is None else told.provided(condition)
 
 
 def rank_of_rows(evidence: Evidence) -> int:

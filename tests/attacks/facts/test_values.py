@@ -12,7 +12,7 @@ import pytest
 
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import LINEAR, NOISE, PROTOCOLS, Silent
-from jgleak.attacks.facts.feature_values import feature_values, occurring
+from jgleak.attacks.facts.feature_values import DISPROPORTIONATE, feature_values, occurring
 from jgleak.attacks.facts.node_kinds import described, different_nodes, node_kinds, rank_of_rows, vectors
 from jgleak.attacks.facts.units import units
 from jgleak.features import Feature, FeatureSpace, binary, number, onehot
@@ -135,6 +135,17 @@ def test_values_of_normalised_columns_stand_beside_the_row_of_absent_ones() -> N
         short = {"protocol": "fedavg", "local": LocalTraining(share * shortest)}
         told = feature_values(evidence(beside, normal, built=built, weights=weightless, **short))
         assert told.value["colour"] == ["r", "g", *more]
+
+
+def test_more_nodes_than_dimensions_are_as_certain_as_the_values_that_tell_them() -> None:
+    space = FeatureSpace((onehot("colour", "rgbkwyvo"), onehot("size", (1, 2, 3, 4)), binary("ring"), binary("acid")))
+    normal = space.fit([np.array([[k % 8, k % 4, k % 3 == 0, k % 5 == 0] for k in range(64)], np.int32)])
+    nodes = np.array([[0, 1, 0, 0], [1, 1, 0, 0], [2, 1, 0, 0], [3, 1, 1, 0]], np.int32)
+    rows, weights, built = normal.encode(nodes).astype(np.float64), RNG.normal(size=(14, UNITS)), model()
+    full = RNG.normal(size=(4, UNITS))
+    for upstream, condition in ((full, None), (full[[0, 0, 1, 1]] * [[1.0], [2.0], [1.0], [-2.0]], DISPROPORTIONATE)):
+        found = different_nodes(evidence(rows.T @ upstream, normal, built=built.clone(in_features=14), weights=weights))
+        assert (found.value, found.condition) == (4, condition)
 
 
 def test_columns_that_are_constant_or_stayed_raw_among_normalised_ones_name_no_values() -> None:

@@ -155,6 +155,19 @@ def test_beating_a_baseline_is_paired_by_client() -> None:
     assert outcome == {"steady": True, "mixed": False, "tied": False, "one": False}
 
 
+@pytest.mark.parametrize(("number", "better"), [(5, False), (6, True)])
+def test_five_clients_may_all_be_higher_by_chance(number: int, better: bool) -> None:
+    base = [unit(i, attack="random", gsm0=0.1, gsm1=0.1, gsm2=0.1) for i in range(number)]
+    (one,) = comparisons(rows(audit(*base, *map(unit, range(number)))))
+    assert bool(one.better) == better and bool(one.others) != better
+
+
+def test_batches_of_several_seeds_are_said_to_be_taken_as_independent() -> None:
+    seeds = [unit(i, batch_size=2, seed=str(seed)) for seed in range(2) for i in range(4)]
+    said = "Batches of different seeds may share graphs"
+    assert said in render_html(audit(*seeds)) and said not in render_html(audit(*seeds[:4]))
+
+
 def test_a_baseline_that_is_told_less_is_no_comparison_and_nor_is_an_attack_that_found_nothing() -> None:
     base = [unit(i, attack="random", gsm0=0.1, gsm1=0.1, gsm2=0.1) for i in range(8)]
     told = [one._replace(specification=one.specification | {"know": ["n"]}) for one in map(unit, range(8))]
