@@ -37,8 +37,9 @@ command that computes ours, our number with the paper's in brackets, and how the
 paper's number lies outside the 95 % interval of our clients; *same*: within it, or equal as printed here. Of exact
 reconstructions the number of graphs is known on both sides, but for those by size: they are the same where Fisher's
 exact test finds no difference at 5 %. Otherwise the spread of the paper's own number is not counted. A single run has
-no verdict. For errors (RNMSE, MSE, MAE, RMSE) smaller is better. Our clients, 10 to 100 a row, are other samples of
-the same sets than the papers'. Guesses that see no gradient, all intervals and the number of clients are in
+no verdict. For errors (RNMSE, MSE, MAE, RMSE) smaller is better. Our clients, 10 to 100 a row (of GLG's batches up to
+500 graphs in ten updates), are other samples of the same sets than the papers'. The sums at the head of a paper count
+a number once, however many tables show it. Guesses that see no gradient, all intervals and the number of clients are in
 `benchmarks/results/*.md`. Run the commands in the repository's root, with the [data sets](command-line.md) in place."""
 
 METRICS = {"exact": ("exact", "exact"), "GSM-0": (RECALL, "gsm0"), "GSM-1": ("gsm1", "gsm1"), "GSM-2": ("gsm2", "gsm2")}
@@ -144,11 +145,12 @@ def contents() -> list[dict[str, Any]]:
 
 
 def document() -> str:
-    """The whole page."""
+    """The whole page. Its sums count a row once, however many tables show it, and none of another grid's clients."""
     parts = [ABOUT]
     for paper in contents():
         sections = [section(paper["name"], item) for item in paper["item"]]
-        lines = [line for one in sections for line in one.lines]
+        own = [one for one, item in zip(sections, paper["item"], strict=True) if "paper" not in item]
+        lines = list({(line.title, line.attack): line for one in own for line in one.lines}.values())
         by = {text: [line for line in lines if line.whose == whose] for whose, text in WHOSE.items()}
         counts = " ".join(f"{text}: {_count(ones)}" for text, ones in by.items() if ones)
         parts += [f"## {paper['title']}", f"All numbers: [{paper['page']}]({paper['page']}). {counts}", paper["about"]]

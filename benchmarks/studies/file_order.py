@@ -16,7 +16,7 @@ from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
 from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Records
-from benchmarks.papers.fedgig.rows import FEDGIG
+from benchmarks.papers.fedgig.rows import FEDGIG, PRINTED, RIVALS
 from jgleak.attacks.node_order import numbered
 from jgleak.audit.setup import Setup, prepare
 from jgleak.features import FeatureSpace
@@ -92,7 +92,7 @@ def document(records: Sequence[dict[str, Any]]) -> str:
         (
             SETS[record["dataset"]].title,
             str(record["graphs"]),
-            _joined(list(SETS[record["dataset"]].printed["fedgig"].values())),
+            _joined(PRINTED[record["dataset"]][RIVALS.index("fedgig")]),
             _joined(record["shuffled"]),
             _joined(record["habit"]),
             f"{record['short']:.2f}",

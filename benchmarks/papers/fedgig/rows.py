@@ -81,18 +81,19 @@ PRINTED = {
         (0.943, 0.556, 0.088, 0.755),
     ),
 }
-"""Of DLG, DLG+BP, iDLG, iDLG+BP, FedGIG and its two ablations, by data set: accuracy, Jaccard, MSE and AUC."""
+"""Of DLG, DLG+BP, iDLG, iDLG+BP, FedGIG and its two ablations, by data set: accuracy, Jaccard, MSE and AUC. Tox21's are
+of several tasks, as section V-B calls it."""
 
 
 def _row(name: str, title: str, experiment: Specification) -> Line:
-    printed = PRINTED[experiment.dataset]
+    printed = () if experiment.dataset == "tox21" and experiment.task != "all" else PRINTED[experiment.dataset]
     attackers = FEWER.get(name, ACTIVATED if experiment.last_activation else USUAL)
-    named = zip(("dlg", "dlg+bp", "idlg", "idlg+bp", "fedgig", *ABLATIONS), printed, strict=False)
+    named = zip((*RIVALS, *ABLATIONS), printed, strict=False)
     columns = tuple(column.title for column in COLUMNS)
     return Line(
         name=name,
         title=title,
-        source="Table I" if len(printed) == 5 else "Tables I and II",
+        source="Tables I and II" if len(printed) > len(RIVALS) else "Table I",
         printed={who: dict(zip(columns, numbers, strict=False)) for who, numbers in named if who in attackers},
         experiment=experiment,
         attackers=attackers,
@@ -110,6 +111,7 @@ FEWER = {
 }
 """Rows with attackers of their own."""
 
+RIVALS = ("dlg", "dlg+bp", "idlg", "idlg+bp", "fedgig")
 ABLATIONS = ("fedgig-no-constraint", "fedgig-no-autoencoder")
 
 MODEL = Specification(
@@ -160,12 +162,7 @@ ROWS = (
     _row("clintox-activated", "ClinTox, an activation after the last convolution too", _activated("clintox")),
     _row("freesolv-activated", "FreeSolv, an activation after the last convolution too", _activated("freesolv")),
     _row("clintox-60", "ClinTox, up to 60 atoms", dataclasses.replace(_on("clintox"), max_nodes=60, max_n=60)),
-    dataclasses.replace(
-        _row(
-            "tox21-tasks", "Tox21, all twelve tasks at once", dataclasses.replace(_on("tox21"), task="all", loss=None)
-        ),
-        printed={},  # those of the paper's one Tox21 stand beside the other row
-    ),
+    _row("tox21-tasks", "Tox21, all twelve tasks at once", dataclasses.replace(_on("tox21"), task="all", loss=None)),
     *(_swept(dataset, title) for dataset, title in SETS.items()),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from jgleak.audit.recommender.specification import GRAPHS, RecommenderSpecification
@@ -20,6 +21,8 @@ PSEUDO = (0, 100, 500, 1000, 2000)
 CURVE = "douban"
 """The data set of the plotted curves and of the leaks."""
 
+SETS = (CURVE, *(other for other in DATASETS if other != CURVE))
+"""All, that of the curves first."""
 
 THRESHOLDS = (0.05, 0.2)
 """What entries are clipped to in Figure 5's rows beside the curves; everywhere else it is 0.1."""
@@ -120,7 +123,7 @@ def _curves() -> Iterator[Row]:
     """Points beside ``gat-defended`` (lambda = 0.2, M = 1,000), of every data set."""
     points = [(f"noise-{scale:g}", scale, 1000, "Figure 5") for scale in LAMBDAS if scale != 0.2]
     points += [(f"pseudo-{count}", 0.2, count, "Figure 6") for count in PSEUDO if count != 1000]
-    for dataset in (CURVE, *(other for other in DATASETS if other != CURVE)):
+    for dataset in SETS:
         for name, scale, pseudo, source in points:
             yield Row(
                 f"{dataset}-{name}",
@@ -132,18 +135,18 @@ def _curves() -> Iterator[Row]:
 
 
 def _neighbours() -> Iterator[Row]:
-    """Figure 4: networks with and without neighbours, under the paper's noise, no pseudo items (a minute a row)."""
-    for network in GRAPHS:
-        for name, most, expansion in (("off", 0, "plain"), ("fixed", 16, "plain"), ("trainable", 16, "trainable")):
-            yield Row(
-                f"{CURVE}-{network}-{name}",
-                f"{DATASETS[CURVE]}, {network.upper()}, neighbours {name}",
-                "Figure 4",
-                RecommenderSpecification(
-                    dataset=CURVE, network=network, neighbours=most, expansion=expansion, defense=defense(0.2)
-                ),
-                kind=NEIGHBOURS,
-            )
+    """Figure 4: networks with and without neighbours, under the paper's noise, no pseudo items (minutes a row)."""
+    ways = (("off", 0, "plain"), ("fixed", 16, "plain"), ("trainable", 16, "trainable"))
+    for dataset, network, (name, most, expansion) in product(SETS, GRAPHS, ways):
+        yield Row(
+            f"{dataset}-{network}-{name}",
+            f"{DATASETS[dataset]}, {network.upper()}, neighbours {name}",
+            "Figure 4",
+            RecommenderSpecification(
+                dataset=dataset, network=network, neighbours=most, expansion=expansion, defense=defense(0.2)
+            ),
+            kind=NEIGHBOURS,
+        )
 
 
 def _clipped() -> Iterator[Row]:
