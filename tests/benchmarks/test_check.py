@@ -72,7 +72,8 @@ def test_numbers_are_written_as_asked(two: None) -> None:
 
 def test_two_attacks_are_compared_client_by_client(monkeypatch: pytest.MonkeyPatch) -> None:
     def clients(*values: float | None) -> dict[str, object]:
-        return {"clients": [{"AUC": value, "accuracy": value} for value in values]}
+        graphs = [{"graph": graph, "AUC": value, "accuracy": value} for graph, value in enumerate(values)]
+        return {"clients": graphs, "specification": {"batch_size": 1}}
 
     stored = {"r/one": clients(0.9, 0.7, None), "r/two": clients(0.5, 0.5, 0.1)}
     monkeypatch.setattr(numbers, "_stored", lambda file: stored)
