@@ -116,11 +116,10 @@ def test_means_of_clusters_have_students_interval() -> None:
 
 
 def test_clusters_of_one_value_and_a_single_cluster() -> None:
-    values = [0.2, 0.8, 0.5]
-    assert clustered(values, "abc") == bootstrap(values) and clustered(values, "abc", seed=3) == bootstrap(
-        values, seed=3
-    )
-    assert rate(values, clusters="abc", seed=3) == rate(values, seed=3)
+    values, own = np.random.default_rng(0).random(30), range(30)
+    assert clustered(values, own) == bootstrap(values) != bootstrap(values, seed=3)
+    assert clustered(values, own, seed=3) == bootstrap(values, seed=3)
+    assert rate(values, clusters=own, seed=3) == rate(values, seed=3)
     assert clustered([0.2, 0.8], "aa") == Interval(0.5, 0.5, 0.5)
     assert rate([0.2, 0.8], clusters="aa") == Interval(0.5, 0.0, 1.0)
     wide = rate([0.9, 0.9, 0.4, 0.5], clusters="aabb")
@@ -157,6 +156,9 @@ def test_an_interval_of_nothing_is_refused(wrong: dict[str, Any]) -> None:
 
 def test_degenerate_samples() -> None:
     assert bootstrap([0.4]) == Interval(0.4, 0.4, 0.4)
+    assert bootstrap([0.2, 0.8]) == Interval(0.5, 0.2, 0.8)
+    single = bootstrap([0.2, 0.8], resamples=1)
+    assert single.low == single.high in (0.2, 0.5, 0.8), "one resample has one mean"
     constant = bootstrap([1.0] * 10)
     assert (constant.mean, constant.low, constant.high) == (1.0, 1.0, 1.0)
     assert np.isnan(bootstrap([1.0, np.nan]).low)

@@ -36,6 +36,7 @@ SIXES = Fact("nodes", {"multiple_of": 6}, (ONE,), "a multiple of 6").provided(AT
         ({"n": 12}, 1, [SIXES], None),
         ({"max_n": 5}, 1, [SIXES], "--max-n 5 contradicts the update: the number of its nodes is a multiple of 6"),
         ({"max_n": 6}, 1, [SIXES], None),
+        ({"n": 1000}, 1, [SIXES], "--n 1000 contradicts the update: the number of its nodes is a multiple of 6"),
         ({"n": 1001}, 1, [SIXES], None),
         ({"n": 7}, 1, [SIXES.provided("it rains")], None),
         ({}, 1, [SEVEN, LEAST], None),
