@@ -65,6 +65,7 @@ def test_the_graphs_of_an_update_are_one_client() -> None:
     wanted = rate([1.0, 0.0, 0.0])
     assert one == (wanted.mean, pytest.approx(wanted.low), pytest.approx(wanted.high), 3, 12)
     assert [len(group) for group in clients(units)] == [4, 4, 4] and len(graphs(units)) == 12
+    assert len(clients([unit(i, batch_size=2) for i in range(4)])) == 2
     again = [unit(i, exact=i < 4, batch_size=4, seed="1") for i in range(12)]
     assert len(clients(units + again)) == 6 and len(graphs(units + again)) == 12
     named = [one._replace(cell=one.cell | {"file": f"{one.client // 4}.safetensors"}) for one in units + again]
