@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -64,10 +65,13 @@ def outcome(
         return Outcome(NOTHING, "", hints if stated is None else (*hints, DEGREE.format(stated)))
     fit, distance = Fit.of(observation, knowledge.noise), found.gradient_distance
     if distance is not None and distance <= fit.most and fit.informative:
-        return Outcome(FOUND, "", tuple(_shorter(found, knowledge.space)) if observation.batch_size == 1 else ())
+        hints = _shorter(found, knowledge.space) if observation.batch_size == 1 else _unnamed(found, knowledge)
+        return Outcome(FOUND, "", tuple(hints))
     if found.members and len(found.members) < observation.batch_size:
         text = f"{len(found.members)} of the {observation.batch_size} graphs of the batch; the others were not found"
-        return Outcome(PART, text, ())
+        late = ended_by_time(found.stop, found.info.get("reason"))
+        hints = ("the time ran out, compilation included: raise --time-limit",) if late else ()
+        return Outcome(PART, text, (*hints, *(tuple(_unnamed(found, knowledge)) or _size(knowledge))))
     away = "an unknown distance" if distance is None else f"{distance:.1e}"
     text = (
         f"an approximation, not a reconstruction: its gradient is {away} from the observed one, relative to that, and "
@@ -129,9 +133,22 @@ def _size(knowledge: Knowledge) -> Iterator[str]:
     """What to check where the number of nodes was told: the first thing, where rows were seen and no graph fits."""
     given = ",".join(map(str, knowledge.sizes)) or knowledge.n
     if given is not None:
-        yield f"--n {given}: is it the client's number of nodes? A wrong one leaves the client's graph out"
+        whose = (
+            "is it the client's number of nodes" if "," not in str(given) else "are these the graphs' numbers of nodes"
+        )
+        yield f"--n {given}: {whose}? A wrong one leaves the client's graph out"
     elif knowledge.max_n is not None:
         yield f"--max-n {knowledge.max_n}: has no graph of the client more nodes? A wrong bound leaves it out"
+
+
+def _unnamed(found: Reconstruction, knowledge: Knowledge) -> Iterator[str]:
+    """Sizes of found graphs that were not among those told: attacks may take a list of sizes as bounds."""
+    if not knowledge.sizes:
+        return
+    left = Counter(graph.n for graph in found.graphs) - Counter(knowledge.sizes)
+    if left:
+        more = ", ".join(map(str, sorted(left.elements())))
+        yield f"--n {','.join(map(str, knowledge.sizes))} does not name the sizes of all graphs found: it lacks {more}"
 
 
 def _training(observation: Observation, stop: str) -> Iterator[str]:

@@ -107,8 +107,15 @@ def _grouped(faults: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def longest(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
-    """Seconds after which every unit has reached its time limit; ``left`` is the number of units of each cell."""
-    return sum(count * planned[position].cell.specification.time_limit for position, count in left.items())
+    """Seconds after which every client has reached its time limit; ``left`` is the number of units of each cell."""
+    return sum(
+        _clients(planned[position], count) * planned[position].cell.specification.time_limit
+        for position, count in left.items()
+    )
+
+
+def _clients(one: Planned, units: int) -> int:
+    return -(-units // one.cell.specification.batch_size)
 
 
 def timed(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
@@ -130,7 +137,7 @@ def timed(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
             outcomes = attempt(probe, [0], min(specification.batch_size, planned[position].graphs), None)
             spent = time.monotonic() - begun
             out_of_time = any(_ended_by_time(outcome.record) for outcome in outcomes)
-            seconds[kind] = specification.time_limit if out_of_time else spent / len(outcomes)
+            seconds[kind] = (specification.time_limit if out_of_time else spent) / len(outcomes)
         total += count * seconds[kind]
     return total
 

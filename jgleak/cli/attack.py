@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 WRITTEN = (
-    "results.jsonl (a line for each client, and the summary), observations/ (what the server saw), reconstructions/ "
+    "results.jsonl (a line for each graph, and the summary), observations/ (what the server saw), reconstructions/ "
     "(graphs and certificates, for jgleak verify), pictures (NNN.png, one for each graph)"
 )
 """What ``--out`` holds."""

@@ -27,7 +27,7 @@ from jgleak.audit.certified import read
 from jgleak.audit.compilations import Compiled
 from jgleak.audit.conduct import unfinished
 from jgleak.audit.grid import Cell, read_grid
-from jgleak.audit.plan import plan
+from jgleak.audit.plan import Planned, longest, plan
 from jgleak.audit.results import Unit, open_audit
 from jgleak.audit.specification import Specification
 from jgleak.audit.table import audit_compilation_line
@@ -239,6 +239,12 @@ def test_mistakes_leave_no_folder(tmp_path: Path) -> None:
     missing = CliRunner().invoke(app, ["audit", str(tmp_path / "no.toml"), "--out", str(tmp_path / "out")])
     assert "no.toml" in error(missing)
     assert "--out" in error(CliRunner().invoke(app, ["audit", str(tmp_path / "grid.toml")]))
+
+
+def test_a_time_limit_is_a_clients_not_a_graphs() -> None:
+    specification = Specification(dataset="embedded", attack="empty", batch_size=3, time_limit=20.0, know=("n",))
+    planned = (Planned(Cell({}, specification, "data[0]"), 12, ""),)
+    assert longest(planned, {0: 12}) == 80.0 and longest(planned, {0: 10}) == 80.0 and longest(planned, {0: 3}) == 20.0
 
 
 def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path) -> None:

@@ -219,6 +219,7 @@ def test_statuses_files_and_a_second_judgement(gated: Path) -> None:
         "low": pytest.approx(stats.beta.ppf(0.025, 1, 2)),
         "high": pytest.approx(stats.beta.ppf(0.975, 2, 1)),
         "clients": 2,
+        "graphs": 2,
     }
     assert len(results["units"]) == len(open_audit(out).units) == 4
 

@@ -15,7 +15,7 @@ from jgleak.attacks.attack import LATE
 from jgleak.attacks.census.distinct import DIFFER
 from jgleak.attacks.census.small_numbers import TRIED
 from jgleak.attacks.certificate import Certificate
-from jgleak.audit.outcome import outcome
+from jgleak.audit.outcome import PART, outcome
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, LocalTraining, Observation
@@ -85,6 +85,27 @@ def test_what_would_leave_fewer_graphs_of_a_list_is_said() -> None:
     assert not said(differ, status="at_least_k", conditions=(DIFFER,))
 
 
+def test_sizes_that_were_told_and_are_not_found_are_said() -> None:
+    model = standard(MOLECULE_SPACE.width, hidden=4)
+    params = model.initial(key=jax.random.key(0))
+    seen = Observation(model, params, params, "bce", batch_size=3)
+    graphs = tuple(Graph(np.zeros((n, len(MOLECULE_SPACE.features)), np.int32), np.zeros((0, 2), int)) for n in (4, 5))
+    member = Reconstruction(graphs[:1], None, "match")
+
+    def hints(stop: str = "match", **told: Any) -> tuple[str, ...]:
+        found = Reconstruction(graphs, None, stop, members=(member, member))
+        answer = outcome(seen, found, Knowledge(MOLECULE_SPACE, **told))
+        assert answer.kind == PART
+        return answer.hints
+
+    (asked,) = hints(n=5, sizes=(5, 5, 4))
+    assert hints() == () and asked.startswith("--n 5,5,4: are these the graphs' numbers of nodes?")
+    assert hints(n=5, sizes=(5, 5, 5)) == ("--n 5,5,5 does not name the sizes of all graphs found: it lacks 4",)
+    (least,) = hints(max_n=5)
+    assert least.startswith("--max-n 5: has no graph of the client more nodes?")
+    assert hints("time")[0] == "the time ran out, compilation included: raise --time-limit"
+
+
 def test_more_time_is_advised_after_what_else_stands_in_the_way() -> None:
     model = standard(MOLECULE_SPACE.width, hidden=4)
     params = model.initial(key=jax.random.key(0))
@@ -101,7 +122,8 @@ def test_more_time_is_advised_after_what_else_stands_in_the_way() -> None:
     assert alone.startswith(f"{first} the schema states") and "is a different number" in alone
     assert hints("time", "too many blocks").startswith(f"{first}, but first mend what is named above")
     for stop in ("nothing assembled", "missing blocks"):
-        assert "--n 6,3: is it" in hints(stop, None, sizes=(6, 3)) and "--n 7: is it" in hints(stop, None, n=7)
+        assert "--n 6,3: are these the graphs' numbers of nodes?" in hints(stop, None, sizes=(6, 3))
+        assert "--n 7: is it" in hints(stop, None, n=7)
         assert "--max-n 9: has no graph" in hints(stop, None, max_n=9) and "--n 7" in hints(stop, None, n=7, max_n=9)
         assert "--max-n" not in hints(stop, None) and "--n " not in hints(stop, None), "none was given"
     assert "--max-n 9: has no graph" in hints("time", None, max_n=9) and "--n 7: is it" in hints("time", None, n=7)

@@ -62,21 +62,21 @@ def _smallest(row: Row) -> float | None:
 
 
 QUANTITIES: Mapping[str, Quantity] = {
-    "unique": Quantity("clients whose graph is certified to be the only one", lambda row: sum(map(unique, row.done))),
+    "unique": Quantity("attacks whose graph is certified to be the only one", lambda row: sum(map(unique, row.done))),
     "wrong": Quantity(
-        "clients whose graph a set that is certified to be complete lacks: a defect, or a condition that did not hold",
+        "attacks whose graph a set that is certified to be complete lacks: a defect, or a condition that did not hold",
         lambda row: row.wrong,
         needs_truth=True,
     ),
     "listed": Quantity(
-        "clients with a certificate", lambda row: sum(certificate(unit) is not None for unit in row.done)
+        "attacks with a certificate", lambda row: sum(certificate(unit) is not None for unit in row.done)
     ),
     "smallest_set": Quantity("graphs in the smallest set that is certified to be complete", _smallest),
     "clients": Quantity("attacks that ended", lambda row: len(row.done)),
     "failed": Quantity("attacks that broke down", lambda row: len(row.of("failed"))),
     "skipped": Quantity("attacks that could not run", lambda row: len(row.of("skipped"))),
-    "exact": _rate("share of clients whose graph came back exactly", _field("exact")),
-    "in_set": _rate("share of clients whose graph is among the listed ones", _field("truth_in_set")),
+    "exact": _rate("share of graphs that came back exactly", _field("exact")),
+    "in_set": _rate("share of graphs that are among the listed ones", _field("truth_in_set")),
     "guess": _rate("mean of 1/k where the graph is one of k listed ones, else 0", _field("guess_rate")),
     "gsm0": _rate("mean similarity of nodes", _field("gsm0")),
     "gsm1": _rate("mean similarity of 1-hop neighbourhoods", _field("gsm1")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jgleak.audit.report.rows import Row, Value, estimate, panels
+from jgleak.audit.report.rows import Row, Value, clients, estimate, panels
 from jgleak.audit.report.tables import MEASURES, Measure
 from jgleak.audit.results import Unit
 
@@ -25,6 +25,7 @@ class Comparison(NamedTuple):
       better: rows in which every GSM is clearly higher than every baseline's.
       others: rows in which some GSM is not, though the attack found graphs.
       alone: rows for which no baseline knew as much.
+      few: rows of fewer than ``FEWEST`` clients.
       names: the baselines that it was compared with.
     """
 
@@ -32,6 +33,7 @@ class Comparison(NamedTuple):
     better: list[Row]
     others: list[Row]
     alone: list[Row]
+    few: list[Row]
     names: set[str]
 
 
@@ -39,8 +41,7 @@ def comparisons(found: Sequence[Row]) -> list[Comparison]:
     """Every attack that found graphs and shares data, model and defence with a baseline that knew as much.
 
     "Clearly higher": the 95 % interval of the difference to each such baseline, on the clients that both attacked, lies
-    above zero, and there are ``FEWEST`` clients. Measures in which both are perfect are left out, and so are rows in
-    which nothing was found.
+    above zero. Measures in which both are perfect are left out, and so are rows in which nothing was found.
     """
     outcomes: dict[str, Comparison] = {}
     for panel in panels(found):
@@ -48,9 +49,14 @@ def comparisons(found: Sequence[Row]) -> list[Comparison]:
             beside = [other for other in panel.rows if other.trivial and other.defense == row.defense and other.done]
             if row.trivial or not beside or not any(unit.record["gsm0"] for unit in row.done):
                 continue
-            one = outcomes.setdefault(row.attack, Comparison(row.attack, [], [], [], set()))
+            one = outcomes.setdefault(row.attack, Comparison(row.attack, [], [], [], [], set()))
             fair = [other for other in beside if _told(row) <= _told(other)]
-            kind = one.alone if not fair else one.better if _better(row, fair) else one.others
+            if not fair:
+                kind = one.alone
+            elif len(clients(row.done)) < FEWEST:
+                kind = one.few
+            else:
+                kind = one.better if _better(row, fair) else one.others
             kind.append(row)
             one.names.update(other.attack for other in fair)
     return list(outcomes.values())
@@ -83,7 +89,7 @@ def _above(row: Row, other: Row, value: Value) -> bool:
         if our is not None and (their := theirs.get(key)) is not None
     }
     gap = estimate(row.done, lambda unit: gaps.get(_client(unit)), rate=False)
-    return gap is not None and gap.clients >= FEWEST and gap.low > 0
+    return gap is not None and gap.low > 0
 
 
 def _client(unit: Unit) -> tuple[str, int, str]:

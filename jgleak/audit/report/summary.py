@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from jgleak.audit.outcome import ended_by_time
-from jgleak.audit.report.baselines import comparisons
+from jgleak.audit.report.baselines import FEWEST, comparisons
 from jgleak.audit.report.rows import Estimate, Row, explained, graphs, panels
 from jgleak.audit.report.tables import LeakRow
 from jgleak.audit.report.threat import in_words
@@ -62,7 +62,9 @@ def _headline(real: Sequence[LeakRow]) -> str:
     if worst is None:
         return "No attack of this audit has ended yet: there is nothing to report."
     row = worst.row
-    where = "Without a defence" if row.undefended else f"Under the defence {row.defense}"
+    where = f"Under the defence {row.defense}"
+    if row.undefended:
+        where = "Without a defence" + (f" ({row.defense})" if row.defense != "none" else "")
     if row.recorded:
         where = f"Of the recorded updates {row.data}"
         if not row.told:
@@ -199,6 +201,12 @@ def _guessing(rows: Sequence[Row]) -> list[str]:
             where = "; ".join(_where(row, rows) for row in one.alone)
             sentences.append(
                 f"No trivial baseline was told what {one.attack} is told, so that nothing is said of: {where}."
+            )
+        if one.few:
+            where = "; ".join(_where(row, rows) for row in one.few)
+            sentences.append(
+                f"Fewer than {FEWEST} clients are too few to say whether {one.attack} is better than the trivial "
+                f"baselines: {where}."
             )
         if compared and not one.better:
             sentences.append(

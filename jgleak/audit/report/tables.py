@@ -11,6 +11,7 @@ from jgleak.attacks.certificate import Status
 from jgleak.attacks.facts.registry import FACTS
 from jgleak.audit.record import SIZES
 from jgleak.audit.report.rows import Estimate, Row, Value, estimate, update
+from jgleak.audit.results import Unit
 
 
 class Measure(NamedTuple):
@@ -29,6 +30,11 @@ def _plain(name: str) -> Value:
     return lambda unit: unit.record[name]
 
 
+def _seconds(unit: Unit) -> float:
+    """Of the client: each of its graphs has an equal share."""
+    return unit.record["seconds"] * (unit.record.get("batch_size") or 1)
+
+
 EXACT = Measure("exact", _plain("exact"))
 GSM2 = Measure("GSM-2", _plain("gsm2"))
 
@@ -42,7 +48,7 @@ MEASURES = (
     Measure("edge AUC, file order", _edge_auc("file_order")),
     Measure("edge AUC, aligned", _edge_auc("aligned")),
     Measure("gradient distance", _plain("gradient_distance"), rate=False),
-    Measure("seconds a client", _plain("seconds"), rate=False),
+    Measure("seconds a client", _seconds, rate=False),
 )
 """Columns of the leak table, over the attacks that ended."""
 
@@ -69,12 +75,17 @@ def leaks(found: Sequence[Row]) -> list[LeakRow]:
         LeakRow(
             row,
             len(row.done),
-            {measure.name: estimate(row.done, measure.value, rate=measure.rate) for measure in MEASURES},
+            {measure.name: _measured(row, measure) for measure in MEASURES},
             len(row.of("failed")),
             len(row.of("skipped")),
         )
         for row in found
     ]
+
+
+def _measured(row: Row, measure: Measure) -> Estimate | None:
+    found = estimate(row.done, measure.value, rate=measure.rate)
+    return None if found is None else found._replace(low=max(found.low, 0.0))  # none of them can be negative
 
 
 def by_size(row: Row, measure: Measure) -> dict[str, Estimate | None]:

@@ -114,7 +114,9 @@ def _weights(row: Row) -> str:
 def _under(row: Row) -> str:
     if row.recorded:
         return "as they were recorded"
-    return "without a defence" if row.undefended else f"under {row.defense}"
+    if not row.undefended:
+        return f"under {row.defense}"
+    return "without a defence" if row.defense == "none" else f"without a defence ({row.defense})"
 
 
 def _range(numbers: Sequence[int]) -> str:
@@ -171,13 +173,13 @@ def _advice(real: Sequence[Row]) -> list[str]:
         return [
             "These updates were recorded as they left. Record again with a change (several graphs an update, clipping "
             "with noise, another model), and audit both, under names of their own.",
-            "`jgleak check` names the changes of the model and its training that stop each attack.",
+            "jgleak check names the changes of the model and its training that stop each attack.",
         ]
     if not defended:
         return [
             "No defence was tried. Add some to the grid (several graphs an update, clipping with noise, pruning), and "
             "run the audit again.",
-            "`jgleak check` names the changes of the model and its training that stop each attack.",
+            "jgleak check names the changes of the model and its training that stop each attack.",
         ]
     bare = {row.key[:3] for row in real if row.undefended and _count(row, "truth_in_set")}
     leaks, helped = dict[str, tuple[int, int]](), dict[str, int]()

@@ -85,6 +85,15 @@ def test_a_mean_over_some_graphs_of_every_update_says_over_how_many() -> None:
     assert "<br>3 graphs</small>" in page and "<br>12 graphs</small>" not in page
 
 
+def test_seconds_are_of_a_client_and_no_bound_of_an_error_is_negative() -> None:
+    """Each graph of a batch has an equal share of its client's time."""
+    units = [unit(i, batch_size=2, seconds=1.0 + i // 2, gradient_distance=1e-3 * (i // 2)) for i in range(4)]
+    units = [one._replace(record=one.record | {"batch_size": 2}) for one in units]
+    found = leaks(rows(audit(*units)))[0].estimates
+    assert found["seconds a client"] is not None and found["seconds a client"].mean == 3.0
+    assert found["gradient distance"] is not None and found["gradient distance"].low == 0.0
+
+
 def test_undefined_values_are_left_out_and_counted() -> None:
     found = rows(audit(unit(0), unit(1, edges=None, gradient_distance=None), unit(2, auc=None)))
     estimates = leaks(found)[0].estimates
@@ -160,7 +169,7 @@ def test_beating_a_baseline_is_paired_by_client() -> None:
 def test_five_clients_may_all_be_higher_by_chance(number: int, better: bool) -> None:
     base = [unit(i, attack="random", gsm0=0.1, gsm1=0.1, gsm2=0.1) for i in range(number)]
     (one,) = comparisons(rows(audit(*base, *map(unit, range(number)))))
-    assert bool(one.better) == better and bool(one.others) != better
+    assert bool(one.better) == better and bool(one.few) != better and not one.others
 
 
 def test_batches_of_several_seeds_are_said_to_be_taken_as_independent() -> None:
