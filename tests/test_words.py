@@ -19,8 +19,17 @@ from jgleak.plural import counted
 def test_one_graph_is_no_graphs(size: int, words: str) -> None:
     certificate = Certificate("at_least_k", size, 6, False, 0.0, ())
     record = {"certificate": {"status": "at_least_k", "size": size}, "graphs": [{}], "exact": None, "file": "a"}
+    record |= {"members": []}
     assert f"; {words}; 1.0 s" in line(record | {"outcome": "found", "stop": "match", "seconds": 1.0})
     assert _claim(certificate).startswith(f"at least {words.removesuffix(' or more')} up to")
+
+
+def test_certificates_of_some_graphs_of_a_batch_are_counted_on_its_line() -> None:
+    members = [{"certificate": status and {"status": status}} for status in ("unique", "k_graphs", None)]
+    record = {"certificate": None, "graphs": [{}] * 3, "exact": None, "file": "a", "batch_size": 4, "outcome": "part"}
+    record |= {"stop": "time", "seconds": 1.0}
+    assert line(record | {"members": members}) == "a: part; 1 of 4 certified unique by themselves; 1.0 s"
+    assert line(record | {"members": members[1:]}) == "a: part; no certificate; 1.0 s"
 
 
 def test_the_sum_of_seconds_says_that_it_is_one() -> None:

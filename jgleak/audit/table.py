@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -200,11 +201,30 @@ def certificate_text(certificate: Certificate, *, batch: bool = False, verbose: 
         "k_graphs": f"exactly {size} {many} among {scope} have this gradient",
         "at_least_k": f"at least {some} this gradient; others were not excluded",
     }
-    listed = list(certificate.conditions) if verbose else _kinds(certificate.conditions)
-    conditions = "".join(f"\n  if {condition}" for condition in listed)
-    if len(listed) < len(certificate.conditions):
-        conditions += f"\n  (all {len(certificate.conditions)} conditions: --verbose, --json)"
+    conditions = _conditions(certificate.conditions, verbose)
     return f"certificate: {claims[certificate.status]} (recomputed to {certificate.residual:.0e}){conditions}"
+
+
+def members_conditions(members: Sequence[Reconstruction], *, verbose: bool = True) -> str | None:
+    """Under which conditions the certificates hold of some graphs of a batch; None where there is no certificate.
+
+    Args:
+      members: what was found of each.
+      verbose: print every condition, rather than a line for each kind.
+    """
+    certificates = [one.certificate for one in members if one.certificate is not None]
+    if not certificates:
+        return None
+    every = dict.fromkeys(itertools.chain.from_iterable(one.conditions for one in certificates))
+    return f"what is said of other graphs holds:{_conditions(tuple(every), verbose)}"
+
+
+def _conditions(conditions: Sequence[str], verbose: bool) -> str:
+    listed = list(conditions) if verbose else _kinds(conditions)
+    lines = "".join(f"\n  if {condition}" for condition in listed)
+    return lines + (
+        f"\n  (all {len(conditions)} conditions: --verbose, --json)" if len(listed) < len(conditions) else ""
+    )
 
 
 CHECKED = re.compile(r"no true .* fails the (\w+) check ")

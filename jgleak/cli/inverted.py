@@ -62,7 +62,7 @@ def _show_notes(one: Inverted, console: Console) -> None:
 def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
     from jgleak.attacks.attack import LATE
     from jgleak.audit.outcome import PART
-    from jgleak.audit.table import certificate_text, graph_table, member_text
+    from jgleak.audit.table import certificate_text, graph_table, member_text, members_conditions
     from jgleak.plural import counted
 
     found, worth = one.found, one.worth
@@ -98,6 +98,8 @@ def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
         console.print(
             Text(certificate_text(found.certificate, batch=bool(found.members), verbose=verbose)), soft_wrap=True
         )
+    elif (conditions := members_conditions(found.members, verbose=verbose)) is not None:
+        console.print(Text(conditions), soft_wrap=True)
 
 
 def line(record: Mapping[str, Any]) -> str:
@@ -109,6 +111,9 @@ def line(record: Mapping[str, Any]) -> str:
         "at_least_k": "{} graphs or more" if certificate and certificate["size"] > 1 else "{} graph or more",
     }
     said = "no certificate" if certificate is None else words[certificate["status"]].format(certificate["size"])
+    alone = [(one["certificate"] or {}).get("status") for one in record["members"]].count("unique")
+    if certificate is None and alone:
+        said = f"{alone} of {record['batch_size']} certified unique by themselves"
     outcome = record["outcome"] if record["graphs"] else f"nothing ({record['stop']})"
     truth = "" if record["exact"] is None or not record["graphs"] else f"; {_truth(record)}"
     return f"{record['file']}: {outcome}; {said}{truth}; {record['seconds']:.1f} s"

@@ -27,7 +27,7 @@ from jgleak.audit.recorded.recorded import Recorded
 from jgleak.audit.report.render import render_html, render_markdown
 from jgleak.audit.results import Unit, open_audit
 from jgleak.audit.specification import Faults
-from jgleak.audit.table import certificate_text
+from jgleak.audit.table import certificate_text, members_conditions
 from jgleak.cli import app
 from jgleak.datasets import load as load_dataset
 from jgleak.federated import fedsgd
@@ -483,6 +483,11 @@ def test_conditions_are_a_line_a_kind_unless_all_are_asked_for() -> None:
     assert whole == [f"  if {condition}" for condition in certificate.conditions]
     one = Certificate("unique", 1, 9, False, 1e-7, ("the graph is connected",))
     assert certificate_text(one, verbose=False) == certificate_text(one)
+    members = [Reconstruction((), None, "match", certificate=found) for found in (certificate, one, None)]
+    each = members_conditions(members)
+    assert each is not None and each.splitlines()[1:] == whole, "a condition that two share is said once"
+    assert members_conditions(members, verbose=False) == "\n".join(["what is said of other graphs holds:", *short])
+    assert members_conditions(members[2:]) is None
 
 
 @pytest.mark.parametrize(
