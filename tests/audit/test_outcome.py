@@ -120,7 +120,7 @@ def test_more_time_is_advised_after_what_else_stands_in_the_way() -> None:
     assert "raise --time-limit" in alone and alone == hints("time", LATE[0])
     first = "the time ran out, compilation included: raise --time-limit"
     assert alone.startswith(f"{first} the schema states") and "is a different number" in alone
-    assert hints("time", "too many blocks").startswith(f"{first}, but first mend what is named above")
+    assert hints("time", "too many blocks").startswith(f"{first}, but first mend the reason that the attack gives")
     for stop in ("nothing assembled", "missing blocks"):
         assert "--n 6,3: are these the graphs' numbers of nodes?" in hints(stop, None, sizes=(6, 3))
         assert "--n 7: is it" in hints(stop, None, n=7)
