@@ -269,7 +269,8 @@ class Attack:
         if knowledge.sizes and len(knowledge.sizes) != observation.batch_size:
             given, graphs = len(knowledge.sizes), observation.batch_size
             return (
-                f"sizes of {given} graph(s) are given and {graphs} are behind the update; give one number for all graphs, or one each"
+                f"sizes of {given} graph(s) are given and {graphs} are behind the update; give one number for all "
+                "graphs, or one each"
             )
         for need in self.needs:
             if not _given(need, observation, knowledge):

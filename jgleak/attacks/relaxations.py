@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -64,13 +65,16 @@ def sparsest(edges: Float[Array, "... N N"], most: Float[Array, ""], threshold: 
 def softmax_features(values: Float[Array, "... m"], groups: tuple[Group, ...]) -> Float[Array, "... m"]:
     """Raw columns: a distribution over the values of every one-hot feature, a sigmoid for binaries, reals as they are.
 
-    TabLeak's structured softmax: every relaxed row is a mixture of rows that exist.
+    TabLeak's structured softmax: every relaxed row is a mixture of rows that exist. Neighbouring features of one kind
+    and width are mapped together: networks have thousands, and XLA's time for a program grows faster than its length.
     """
-    parts = []
-    for group in groups:
-        columns = values[..., group.start : group.start + group.columns]
-        map_: Callable[[Array], Array] = {"onehot": jax.nn.softmax, "binary": jax.nn.sigmoid}.get(group.kind, _same)
-        parts.append(map_(columns))
+    parts, start = [], 0
+    for (kind, width), alike in itertools.groupby(groups, key=lambda group: (group.kind, group.columns)):
+        count = len(list(alike))
+        columns = values[..., start : start + count * width]
+        map_: Callable[[Array], Array] = {"onehot": jax.nn.softmax, "binary": jax.nn.sigmoid}.get(kind, _same)
+        parts.append(map_(columns.reshape(*columns.shape[:-1], count, width)).reshape(columns.shape))
+        start += count * width
     return jnp.concatenate(parts, axis=-1)
 
 

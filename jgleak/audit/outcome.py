@@ -112,7 +112,8 @@ def _shorter(found: Reconstruction, space: FeatureSpace) -> Iterator[str]:
 def _hints(stop: str, reason: str | None, knowledge: Knowledge) -> tuple[str, ...]:
     """What to try next, by the reason why an attack stopped without a graph."""
     if stop == "time":
-        also = "" if reason is None or reason in LATE else ", but first mend the reason that the attack gives, which more time may not change"
+        also = ", but first mend the reason that the attack gives, which more time may not change"
+        also = "" if reason is None or reason in LATE else also
         return f"the time ran out, compilation included: raise --time-limit{also}", *_size(knowledge)
     told = (
         "noise that clients add needs --noise, "

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import networkx as nx
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array
@@ -64,6 +65,32 @@ def test_structured_features_are_mixtures_of_rows_that_exist() -> None:
     np.testing.assert_allclose(raw[:, :3].sum(axis=1), 1, rtol=1e-6)
     assert raw[:, :4].min() >= 0 and raw[:, :4].max() <= 1
     np.testing.assert_array_equal(raw[:, 4], 5 * matrix(3, 5)[:, 4])
+
+
+def test_neighbours_of_one_kind_are_mapped_together_and_each_by_itself() -> None:
+    groups = (
+        *(Group(0, 2, "onehot"), Group(2, 2, "onehot"), Group(4, 3, "onehot"), Group(7, 1, "binary")),
+        *(Group(8, 1, "binary"), Group(9, 1, "real"), Group(10, 1, "binary")),
+    )
+    values = np.random.default_rng(0).normal(size=(2, 4, 11)).astype(np.float32)
+    raw, sigmoid = np.asarray(relaxations.softmax_features(jnp.asarray(values), groups)), 1 / (1 + np.exp(-values))
+    for start, width in ((0, 2), (2, 2), (4, 3)):
+        part = np.exp(values[..., start : start + width])
+        np.testing.assert_allclose(raw[..., start : start + width], part / part.sum(-1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(raw[..., [7, 8, 10]], sigmoid[..., [7, 8, 10]], rtol=1e-5)
+    np.testing.assert_array_equal(raw[..., 9], values[..., 9])
+
+
+@pytest.mark.parametrize(("kind", "width"), [("binary", 1), ("onehot", 2)])
+def test_a_networks_thousand_features_are_no_longer_program_than_two(kind: str, width: int) -> None:
+    """XLA took minutes and gigabytes for one map a feature, and died."""
+
+    def length(count: int) -> int:
+        groups = tuple(Group(width * place, width, kind) for place in range(count))
+        made = jax.make_jaxpr(lambda values: relaxations.softmax_features(values, groups))
+        return len(made(np.zeros((2, count * width), np.float32)).eqns)
+
+    assert length(1000) == length(2)
 
 
 @settings(max_examples=10, deadline=None)
