@@ -99,6 +99,11 @@ def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
     assert [sorted(node) for node in found["graphs"][0]["nodes"]] == [sorted(f.name for f in space.features)] * 3
     refuted = jgleak("invert", str(file), "--attack", "empty", "--n", "1")
     assert refuted.exit_code == 2 and "error: --n 1 contradicts the update: its graph has at least" in refuted.stderr
+    assert "nodes; correct it, or the number of graphs (--batch-size), or leave it out" in " ".join(
+        refuted.stderr.split()
+    )
+    needed = " ".join(jgleak("invert", str(file), "--attack", "dlg", "--n", "1").stderr.split())
+    assert needed.endswith("correct it, or the number of graphs (--batch-size)")
     assert "dlg needs the number of nodes; give --n" in one_error(jgleak("invert", str(file), "--attack", "dlg"))
     dropping = tmp_path / "dropping.safetensors"
     save(dropping, dataclasses.replace(observation, model=observation.model.clone(dropout=0.5)), space)

@@ -38,7 +38,7 @@ paper's number lies outside the 95 % interval of our clients; *same*: within it,
 reconstructions the number of graphs is known on both sides, but for those by size: they are the same where Fisher's
 exact test finds no difference at 5 %. Otherwise the spread of the paper's own number is not counted. A single run has
 no verdict. For errors (RNMSE, MSE, MAE, RMSE) smaller is better. Our clients, 10 to 100 a row (of GLG's batches up to
-500 graphs in ten updates), are other samples of the same sets than the papers'. The sums at the head of a paper count
+200 graphs in ten updates), are other samples of the same sets than the papers'. The sums at the head of a paper count
 a number once, however many tables show it. Guesses that see no gradient, all intervals and the number of clients are in
 `benchmarks/results/*.md`. Run the commands in the repository's root, with the [data sets](command-line.md) in place."""
 

@@ -135,12 +135,8 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
         tell(shown)
         refuted = refuted_size(shown, knowledge, observation.batch_size)
         if refuted is not None:  # no attack can meet what is certain and what was told
-            needed = "n" in asked.attack.needs and knowledge.n is not None
-            single = ", or say how many graphs are behind the update (--batch-size)"
-            raise ValueError(
-                f"{refuted}; correct it{'' if needed else ', leave it out'}"
-                f"{single if observation.batch_size == 1 else ''}"
-            )
+            without = "" if "n" in asked.attack.needs else ", or leave it out"
+            raise ValueError(f"{refuted}; correct it, or the number of graphs (--batch-size){without}")
     begun, compiled = time.monotonic(), compilations()
     given: dict[str, Any] = {"key": jax.random.key(asked.seed), "budget": Budget(time_limit=asked.time_limit)}
     if unknown:

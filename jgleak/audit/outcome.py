@@ -69,7 +69,7 @@ def outcome(
         return Outcome(FOUND, "", tuple(hints))
     if found.members and len(found.members) < observation.batch_size:
         text = f"{len(found.members)} of the {observation.batch_size} graphs of the batch; the others were not found"
-        late = ended_by_time(found.stop, found.info.get("reason"))
+        late = found.stop == "time" and found.info.get("reason") not in LATE  # that reason says it already
         hints = ("the time ran out, compilation included: raise --time-limit",) if late else ()
         return Outcome(PART, text, (*hints, *(tuple(_unnamed(found, knowledge)) or _size(knowledge))))
     away = "an unknown distance" if distance is None else f"{distance:.1e}"
@@ -135,7 +135,9 @@ def _size(knowledge: Knowledge) -> Iterator[str]:
     given = ",".join(map(str, knowledge.sizes)) or knowledge.n
     if given is not None:
         whose = (
-            "is it the client's number of nodes" if "," not in str(given) else "are these the graphs' numbers of nodes"
+            "are these the graphs' numbers of nodes"
+            if knowledge.sizes
+            else "has every graph of the client so many nodes"
         )
         yield f"--n {given}: {whose}? A wrong one leaves the client's graph out"
     elif knowledge.max_n is not None:

@@ -8,6 +8,7 @@ intervals of an attack's summary.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -120,19 +121,31 @@ def rate(
     values = np.asarray(values, np.float64)
     if np.any((values < -ROUNDING) | (values > 1.0 + ROUNDING)):
         raise ValueError("values: a rate is the mean of values in [0, 1]; take bootstrap for others")
+    shared = clusters is not None and np.unique(_places(values, clusters)).size < values.size
     if values.ndim != 1 or values.size == 0 or not np.all(np.minimum(np.abs(values), np.abs(values - 1.0)) <= ROUNDING):
-        if clusters is not None and len(set(clusters)) < values.size:
+        if shared and clusters is not None:
             found, alone = clustered(values, clusters), len(set(clusters)) == 1
             found = dataclasses.replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
         else:
             found, alone = bootstrap(values, resamples=resamples, seed=seed), values.size == 1
         return Interval(found.mean, 0.0, 1.0) if alone and not np.isnan(found.mean) else found
-    sizes = np.bincount(_places(values, range(values.size) if clusters is None else clusters))
-    independent = values.size / np.sum(sizes**2)  # observations a value
-    ones, zeros = (float(np.round(side).sum() * independent) for side in (values, 1.0 - values))
+    found = proportion(float(np.round(values).mean()), range(values.size) if clusters is None else clusters)
+    return dataclasses.replace(found, mean=float(values.mean()))
+
+
+def proportion(mean: float, clusters: Sequence[Hashable]) -> Interval:
+    """The interval of ``rate`` of a mean of zeros and ones, or of shares of such.
+
+    Args:
+      mean: a share in [0, 1].
+      clusters: of every observation its cluster.
+    """
+    sizes = np.array(list(Counter(clusters).values()))
+    count = float(sizes.sum() ** 2 / np.sum(sizes**2))
+    ones, zeros = mean * count, (1.0 - mean) * count
     low = betaincinv(ones, zeros + 1.0, 0.025) if ones else 0.0
     high = betaincinv(ones + 1.0, zeros, 0.975) if zeros else 1.0
-    return Interval(float(values.mean()), float(low), float(high))
+    return Interval(mean, float(low), float(high))
 
 
 def _places(values: Float[np.ndarray, " k"], clusters: Sequence[Hashable]) -> Int[np.ndarray, " k"]:

@@ -103,7 +103,9 @@ def test_sizes_that_were_told_and_are_not_found_are_said() -> None:
     assert hints(n=5, sizes=(5, 5, 5)) == ("--n 5,5,5 does not name the sizes of all graphs found: it lacks 4",)
     (least,) = hints(max_n=5)
     assert least.startswith("--max-n 5: has no graph of the client more nodes?")
-    assert hints("time")[0] == "the time ran out, compilation included: raise --time-limit"
+    assert hints("time") == ("the time ran out, compilation included: raise --time-limit",)
+    (whole,) = hints(n=5)
+    assert whole.startswith("--n 5: has every graph of the client so many nodes?")
 
 
 def test_more_time_is_advised_after_what_else_stands_in_the_way() -> None:
@@ -123,7 +125,9 @@ def test_more_time_is_advised_after_what_else_stands_in_the_way() -> None:
     assert hints("time", "too many blocks").startswith(f"{first}, but first mend the reason that the attack gives")
     for stop in ("nothing assembled", "missing blocks"):
         assert "--n 6,3: are these the graphs' numbers of nodes?" in hints(stop, None, sizes=(6, 3))
-        assert "--n 7: is it" in hints(stop, None, n=7)
+        assert "--n 7: has every graph" in hints(stop, None, n=7)
         assert "--max-n 9: has no graph" in hints(stop, None, max_n=9) and "--n 7" in hints(stop, None, n=7, max_n=9)
         assert "--max-n" not in hints(stop, None) and "--n " not in hints(stop, None), "none was given"
-    assert "--max-n 9: has no graph" in hints("time", None, max_n=9) and "--n 7: is it" in hints("time", None, n=7)
+    assert "--max-n 9: has no graph" in hints("time", None, max_n=9) and "--n 7: has every graph" in hints(
+        "time", None, n=7
+    )

@@ -128,8 +128,11 @@ def test_clusters_of_one_value_and_a_single_cluster() -> None:
         rate([0.5, np.nan, 1.0], clusters="aab").high
     )
     for interval in (lambda v, c: rate(v, clusters=c), clustered):
-        with pytest.raises(ValueError, match="clusters: expected one a value, got 1 for 2 values"):
-            interval([0.0, 1.0], "a")
+        for wrong in ([0.0, 1.0], [0.2, 0.8]):
+            with pytest.raises(ValueError, match="clusters: expected one a value, got 1 for 2 values"):
+                interval(wrong, "a")
+            with pytest.raises(ValueError, match="clusters: expected one a value, got 3 for 2 values"):
+                interval(wrong, "abc")
     with pytest.raises(ValueError, match="at least one graph"):
         clustered([], [])
 

@@ -18,7 +18,7 @@ class Quantity(NamedTuple):
     Attributes:
       meaning: the quantity in words.
       value: the number of a row; None where it is undefined.
-      of_unit: where it is a mean over clients with an interval, what is averaged.
+      of_unit: where it is a mean over graphs with an interval over clients, what is averaged.
       needs_truth: the number needs the private graph; no row without one meets a criterion on it.
     """
 
@@ -29,7 +29,7 @@ class Quantity(NamedTuple):
 
 
 def interval(row: Row, of_unit: Value) -> Estimate | None:
-    """The mean of a share over clients and its 95 % interval, as in reports; None where no unit has the number."""
+    """The mean of a share over graphs and its 95 % interval over clients, as in reports; None where no unit has it."""
     return estimate(row.done, of_unit, rate=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jgleak.audit.report.rows import Row, Value, clients, estimate, panels
+from jgleak.audit.report.rows import Estimate, Row, Value, estimate, panels
 from jgleak.audit.report.tables import MEASURES, Measure
 from jgleak.audit.results import Unit
 
@@ -25,8 +25,8 @@ class Comparison(NamedTuple):
       better: rows in which every GSM is clearly higher than every baseline's.
       others: rows in which some GSM is not, though the attack found graphs.
       alone: rows for which no baseline knew as much.
-      few: rows of fewer than ``FEWEST`` clients.
-      names: the baselines that it was compared with.
+      few: rows that share fewer than ``FEWEST`` clients with some baseline.
+      names: the baselines that it was compared with where it is in ``better`` or ``others``.
     """
 
     attack: str
@@ -51,25 +51,26 @@ def comparisons(found: Sequence[Row]) -> list[Comparison]:
                 continue
             one = outcomes.setdefault(row.attack, Comparison(row.attack, [], [], [], [], set()))
             fair = [other for other in beside if _told(row) <= _told(other)]
+            gaps = [_gaps(row, other) for other in fair]
             if not fair:
-                kind = one.alone
-            elif len(clients(row.done)) < FEWEST:
-                kind = one.few
+                one.alone.append(row)
+            elif any(gap is None or gap.clients < FEWEST for each in gaps for gap in each):
+                one.few.append(row)
             else:
-                kind = one.better if _better(row, fair) else one.others
-            kind.append(row)
-            one.names.update(other.attack for other in fair)
+                kind = one.better if all(each and all(_above(gap) for gap in each) for each in gaps) else one.others
+                kind.append(row)
+                one.names.update(other.attack for other in fair)
     return list(outcomes.values())
 
 
-def _better(row: Row, baselines: Sequence[Row]) -> bool:
-    return all(_likelier(row, other) for other in baselines)
+def _gaps(row: Row, other: Row) -> list[Estimate | None]:
+    """By how much the row is higher, in every measure in which not both are perfect; None where no client has both."""
+    measures = [measure for measure in COMPARED if not (_perfect(row, measure) and _perfect(other, measure))]
+    return [_gap(row, other, measure.value) for measure in measures]
 
 
-def _likelier(row: Row, other: Row) -> bool:
-    """Clearly higher in every measure in which not both are perfect."""
-    open_measures = [measure for measure in COMPARED if not (_perfect(row, measure) and _perfect(other, measure))]
-    return bool(open_measures) and all(_above(row, other, measure.value) for measure in open_measures)
+def _above(gap: Estimate | None) -> bool:
+    return gap is not None and gap.low > 0
 
 
 def _perfect(row: Row, measure: Measure) -> bool:
@@ -80,7 +81,7 @@ def _told(row: Row) -> set[str]:
     return set(row.units[0].specification["know"])
 
 
-def _above(row: Row, other: Row, value: Value) -> bool:
+def _gap(row: Row, other: Row, value: Value) -> Estimate | None:
     theirs = {_client(unit): value(unit) for unit in other.done}
     ours = {_client(unit): value(unit) for unit in row.done}
     gaps = {
@@ -88,8 +89,7 @@ def _above(row: Row, other: Row, value: Value) -> bool:
         for key, our in ours.items()
         if our is not None and (their := theirs.get(key)) is not None
     }
-    gap = estimate(row.done, lambda unit: gaps.get(_client(unit)), rate=False)
-    return gap is not None and gap.low > 0
+    return estimate(row.done, lambda unit: gaps.get(_client(unit)), rate=False)
 
 
 def _client(unit: Unit) -> tuple[str, int, str]:

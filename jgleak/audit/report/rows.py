@@ -65,6 +65,13 @@ class Row(NamedTuple):
         return "no defence" if self.defense == "none" else f"{self.defense} (no defence)"
 
     @property
+    def sent(self) -> str:
+        """How clients send, as part of a sentence."""
+        if not self.undefended:
+            return f"under {self.defense}"
+        return "without a defence" if self.defense == "none" else f"without a defence ({self.defense})"
+
+    @property
     def place(self) -> str:
         """Data, model, attack and defence in words."""
         return f"{self.data}, {self.model}, {self.attack}, {self.under}"
@@ -164,8 +171,8 @@ def estimate(units: Sequence[Unit], value: Value, *, rate: bool) -> Estimate | N
 
     A graph that several seeds drew has the mean over its seeds; the graphs of a batch are a cluster. Units without the
     value (no reconstruction, or a metric that is undefined there) are left out, so ``graphs`` may be fewer than the
-    row's. ``rate``: values lie in [0, 1], and the interval is that of ``jgleak.metrics.rate``; others have
-    ``jgleak.metrics.clustered``.
+    row's. ``rate``: values lie in [0, 1], and the interval is that of ``jgleak.metrics.rate``, or, where every unit of
+    several clients has 0 or 1, that of as many yeses and noes; others have ``jgleak.metrics.clustered``.
     """
     found = {unit.hash: value(unit) for unit in units}
     live = {name: float(number) for name, number in found.items() if number is not None}
@@ -179,11 +186,14 @@ def estimate(units: Sequence[Unit], value: Value, *, rate: bool) -> Estimate | N
         for part in ([[unit] for unit in group] if _batched(group[0]) else [group])
     ]
     values = tuple(sum(live[unit.hash] for unit in part) / len(part) for _, part in parts)
-    interval = _interval(values, tuple(client for client, _ in parts), rate)
+    yes_or_no = rate and len(groups) > 1 and all(number in (0.0, 1.0) for number in live.values())
+    interval = _interval(values, tuple(client for client, _ in parts), rate, yes_or_no)
     return Estimate(interval.mean, interval.low, interval.high, len(groups), len(graphs(some)))
 
 
 @lru_cache(maxsize=4096)
-def _interval(values: tuple[float, ...], clusters: tuple[int, ...], rate: bool) -> Interval:
+def _interval(values: tuple[float, ...], clusters: tuple[int, ...], rate: bool, yes_or_no: bool) -> Interval:
     """Cached: page and Markdown need the same intervals, and many rows have equal values."""
+    if yes_or_no:
+        return intervals.proportion(sum(values) / len(values), clusters)
     return (intervals.rate if rate else intervals.clustered)(values, clusters=clusters)

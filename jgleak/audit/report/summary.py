@@ -62,9 +62,7 @@ def _headline(real: Sequence[LeakRow]) -> str:
     if worst is None:
         return "No attack of this audit has ended yet: there is nothing to report."
     row = worst.row
-    where = f"Under the defence {row.defense}"
-    if row.undefended:
-        where = "Without a defence" + (f" ({row.defense})" if row.defense != "none" else "")
+    where = row.sent[0].upper() + row.sent[1:]
     if row.recorded:
         where = f"Of the recorded updates {row.data}"
         if not row.told:
@@ -208,9 +206,10 @@ def _guessing(rows: Sequence[Row]) -> list[str]:
                 f"Fewer than {FEWEST} clients are too few to say whether {one.attack} is better than the trivial "
                 f"baselines: {where}."
             )
+        other = "other " if one.few or one.alone else ""
         if compared and not one.better:
             sentences.append(
-                f"{one.attack} was in none of {counted(compared, 'row')} clearly better by every measure of "
+                f"{one.attack} was in none of {counted(compared, f'{other}row')} clearly better by every measure of "
                 f"likeness than the trivial baselines ({names}), which do not read the update; by some it may be."
             )
         elif one.others:
@@ -221,8 +220,8 @@ def _guessing(rows: Sequence[Row]) -> list[str]:
             )
         elif compared:
             sentences.append(
-                f"{one.attack} was better than the trivial baselines ({names}) by every measure of likeness, wherever "
-                "both were run."
+                f"{one.attack} was better than the trivial baselines ({names}) by every measure of likeness, "
+                f"{'in every other row' if other else 'wherever both were run'}."
             )
     return sentences
 

@@ -114,9 +114,7 @@ def _weights(row: Row) -> str:
 def _under(row: Row) -> str:
     if row.recorded:
         return "as they were recorded"
-    if not row.undefended:
-        return f"under {row.defense}"
-    return "without a defence" if row.defense == "none" else f"without a defence ({row.defense})"
+    return row.sent
 
 
 def _range(numbers: Sequence[int]) -> str:

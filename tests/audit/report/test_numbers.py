@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from jgleak.audit.report import tables
-from jgleak.audit.report.baselines import comparisons
+from jgleak.audit.report.baselines import FEWEST, comparisons
 from jgleak.audit.report.render import render_html
 from jgleak.audit.report.rows import clients, estimate, graphs, panels, rows
 from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed, by_size, leaks, sets
@@ -170,6 +171,30 @@ def test_five_clients_may_all_be_higher_by_chance(number: int, better: bool) -> 
     base = [unit(i, attack="random", gsm0=0.1, gsm1=0.1, gsm2=0.1) for i in range(number)]
     (one,) = comparisons(rows(audit(*base, *map(unit, range(number)))))
     assert bool(one.better) == better and bool(one.few) != better and not one.others
+    said = f"Fewer than {FEWEST} clients are too few to say whether census is better"
+    assert (said in render_html(audit(*base, *map(unit, range(number))))) != better
+
+
+def test_a_comparison_counts_the_clients_that_both_attacked() -> None:
+    """A baseline on one of eight clients shows nothing, and what others show is said of the other rows."""
+    base = [unit(0, attack="random", gsm0=0.1, gsm1=0.1, gsm2=0.1)]
+    ours = [unit(i) for i in range(8)]
+    (one,) = comparisons(rows(audit(*base, *ours)))
+    assert one.few and not one.better and not one.names
+    more = [unit(i, attack="empty", defense="prune:0.9", gsm0=0.1, gsm1=0.1, gsm2=0.1) for i in range(8)]
+    defended = [unit(i, defense="prune:0.9") for i in range(8)]
+    page = " ".join(render_html(audit(*base, *more, *ours, *defended)).split())
+    assert "baselines (empty) by every measure of likeness, in every other row." in page
+
+
+def test_a_second_seed_that_finds_nothing_leaves_the_interval_of_as_many_clients() -> None:
+    """Yes and no stay a binomial rate where seeds differ: ten clients, of 20 attacks one."""
+    units = [unit(i, exact=i + seed == 0, seed=str(seed)) for seed in range(2) for i in range(10)]
+    found = estimate(units, EXACT.value, rate=True)
+    assert found is not None and (found.mean, found.clients) == (0.05, 10)
+    assert (found.low, found.high) == pytest.approx((stats.beta.ppf(0.025, 0.5, 10.5), stats.beta.ppf(0.975, 1.5, 9.5)))
+    half = estimate([unit(i, exact=not s, seed=str(s)) for s in range(2) for i in range(5)], EXACT.value, rate=True)
+    assert half is not None and half.low < 0.1 and half.high > 0.9
 
 
 def test_batches_of_several_seeds_are_said_to_be_taken_as_independent() -> None:

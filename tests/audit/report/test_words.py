@@ -70,7 +70,7 @@ def test_of_each_defence_the_worst_case_counts() -> None:
     text = _section(audit(*weak, *strong), "With a defence")
     assert text.startswith("Under prune:0.9, the strongest of 2 attacks, census, rebuilt 2 of 4")
     assert "dlg" not in text
-    assert _summary(audit(*weak, *strong)).headline.startswith("Under the defence prune:0.9")
+    assert _summary(audit(*weak, *strong)).headline.startswith("Under prune:0.9")
 
 
 def test_several_seeds_count_attacks_and_graphs() -> None:
