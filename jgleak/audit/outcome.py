@@ -24,6 +24,8 @@ DEGREE = (
 )
 
 
+MORE_TIME = "the time ran out, compilation included: raise --time-limit"
+
 UNASKED = ("no information",)
 """Where an attack stopped before it asked how many neighbours a node has."""
 
@@ -70,7 +72,7 @@ def outcome(
     if found.members and len(found.members) < observation.batch_size:
         text = f"{len(found.members)} of the {observation.batch_size} graphs of the batch; the others were not found"
         late = found.stop == "time" and found.info.get("reason") not in LATE  # that reason says it already
-        hints = ("the time ran out, compilation included: raise --time-limit",) if late else ()
+        hints = (MORE_TIME,) if late else ()
         return Outcome(PART, text, (*hints, *(tuple(_unnamed(found, knowledge)) or _size(knowledge))))
     away = "an unknown distance" if distance is None else f"{distance:.1e}"
     text = (
@@ -114,7 +116,7 @@ def _hints(stop: str, reason: str | None, knowledge: Knowledge) -> tuple[str, ..
     if stop == "time":
         also = ", but first mend the reason that the attack gives, which more time may not change"
         also = "" if reason is None or reason in LATE else also
-        return f"the time ran out, compilation included: raise --time-limit{also}", *_size(knowledge)
+        return MORE_TIME + also, *_size(knowledge)
     told = (
         "noise that clients add needs --noise, "
         if knowledge.noise is None

@@ -121,15 +121,16 @@ def rate(
     values = np.asarray(values, np.float64)
     if np.any((values < -ROUNDING) | (values > 1.0 + ROUNDING)):
         raise ValueError("values: a rate is the mean of values in [0, 1]; take bootstrap for others")
-    shared = clusters is not None and np.unique(_places(values, clusters)).size < values.size
+    labels = range(values.size) if clusters is None else clusters
+    number = np.unique(_places(values, labels)).size
     if values.ndim != 1 or values.size == 0 or not np.all(np.minimum(np.abs(values), np.abs(values - 1.0)) <= ROUNDING):
-        if shared and clusters is not None:
-            found, alone = clustered(values, clusters), len(set(clusters)) == 1
+        if number < values.size:
+            found = clustered(values, labels)
             found = dataclasses.replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
         else:
-            found, alone = bootstrap(values, resamples=resamples, seed=seed), values.size == 1
-        return Interval(found.mean, 0.0, 1.0) if alone and not np.isnan(found.mean) else found
-    found = proportion(float(np.round(values).mean()), range(values.size) if clusters is None else clusters)
+            found = bootstrap(values, resamples=resamples, seed=seed)
+        return Interval(found.mean, 0.0, 1.0) if number == 1 and not np.isnan(found.mean) else found
+    found = proportion(float(np.round(values).mean()), labels)
     return dataclasses.replace(found, mean=float(values.mean()))
 
 
