@@ -36,6 +36,7 @@ def factored_gradients(
     loss: str | Loss,
     shares: Float[Array, "T G N"],
     masks: Any = None,
+    trim: tuple[int, ...] | None = None,
 ) -> Params:
     """Gradients of one client's losses in the parameters' tree: an ``Outer`` a kernel, other leaves ``(T, ...)``.
 
@@ -49,6 +50,8 @@ def factored_gradients(
         loss (``T = 1``) and only its length counts.
       masks: of dropout: a tree of masks (``gnn.dropout.MASKS``), those of the graphs side by side. Or ``M`` keys: the
         gradients are the mean over ``M`` draws. None: nothing is masked.
+      trim: of how many of the first nodes each layer makes the states, where the others' reach no loss
+        (``GNN.states``); None: of all.
     """
     drawn = isinstance(masks, jax.Array)
     if drawn:
@@ -66,7 +69,9 @@ def factored_gradients(
             variables = {"params": whole, PROBES: probes}
             rngs = {DROPOUT: own} if drawn else None
             variables |= {} if own is None or drawn else {MASKS: own}
-            logits, seen = model.apply(variables, *graph, mutable=[ROWS], rngs=rngs)
+            logits, seen = model.apply(variables, *graph, trim=trim, mutable=[ROWS], rngs=rngs)
+            if trim is not None:  # the other nodes have no share
+                logits = jnp.pad(logits, ((0, graph.mask.shape[0] - trim[-1]), (0, 0)))
             return output_loss(model, logits, graph.mask, label, loss, share), seen[ROWS]
 
         counted = share if model.node_level else entries

@@ -55,6 +55,7 @@ class Convolution(Precise):
       peels: the pre-activations are ``H W_own + (S H) W_mixed`` with ``S`` from ``mixing``, one of both or both: linear
         in the rows, so that linear algebra leads back to them.
       symmetric: ``S`` is symmetric, and every row passes it.
+      trims: the first ``M`` rows of an adjacency are enough for the pre-activations of the first ``M`` nodes.
     """
 
     features: int
@@ -63,6 +64,7 @@ class Convolution(Precise):
     kind: ClassVar[str] = ""
     peels: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
+    trims: ClassVar[bool] = False
 
     @property
     def taps(self) -> tuple[Tap, ...]:
@@ -148,7 +150,8 @@ class Convolution(Precise):
     ) -> Float[Array, "N D"]:
         """Pre-activations of all nodes. ``adjacency`` may be relaxed (entries in [0, 1]); padding rows come out 0.
 
-        It is ``(N, N, K)`` for a convolution that tells ``K`` edge classes apart.
+        It is ``(N, N, K)`` for a convolution that tells ``K`` edge classes apart. One that ``trims`` also takes
+        ``(M, N)`` and a mask of ``M`` nodes.
         """
         raise NotImplementedError
 

@@ -97,15 +97,15 @@ class Layer(Precise):
 
     @nn.compact
     def __call__(
-        self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N *K"], mask: Bool[Array, " N"]
-    ) -> Float[Array, "N D"]:
-        """The next states of all nodes; those of padding may be anything."""
+        self, rows: Float[Array, "N F"], adjacency: Float[Array, "M N *K"], mask: Bool[Array, " M"]
+    ) -> Float[Array, "M D"]:
+        """The next states of all nodes (``M = N``), or of the first ones; those of padding may be anything."""
         if adjacency.ndim == 3 and not self.conv.edge_classes:
             adjacency = adjacency.sum(axis=-1)
         out = self.conv(rows, adjacency, mask)
         out = activation(self.act)(out if self.norm is None else self.norm(out, mask))
         out = dropped(self, self.dropout, out)
-        return out if self.residual is None else out + self.residual(rows, self.features)
+        return out if self.residual is None else out + self.residual(rows[: mask.shape[0]], self.features)
 
     def sent(self, rows: Float[Array, "T F"], classes: Int[Array, " T"]) -> Float[Array, "T S"]:
         """Node rows with what neighbours along edges of the given classes see of them, before any weight."""

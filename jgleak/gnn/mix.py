@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 
 @jax.custom_jvp
-def mix(adjacency: Float[Array, "N N"], states: Float[Array, "N D"]) -> Float[Array, "N D"]:
+def mix(adjacency: Float[Array, "M N"], states: Float[Array, "N D"]) -> Float[Array, "M D"]:
     """``adjacency @ states``, differentiable in both modes and any order.
 
     XLA's CPU backend multiplies a batch of small matrices about five times slower when the left one is to be
@@ -25,7 +25,7 @@ def _mix_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tup
     return mix(adjacency, states), mix(moved, states) + _by_states(adjacency, shifted)
 
 
-def _by_states(adjacency: Float[Array, "N N"], shifted: Float[Array, "N D"]) -> Float[Array, "N D"]:
+def _by_states(adjacency: Float[Array, "M N"], shifted: Float[Array, "N D"]) -> Float[Array, "M D"]:
     """``adjacency @ shifted``, written so that its transpose is one product with the adjacency turned beforehand.
 
     The barriers keep the compiler from folding the turns into the products again.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, Literal
@@ -179,6 +179,12 @@ class GNN(Precise):
         return "all" if any(norm.of_nodes == "all" for norm in self.norms.values()) else "one"
 
     @property
+    def trims(self) -> bool:
+        """States of the first nodes are outputs, and can be made without those that they do not depend on."""
+        alone = self.of_nodes == "one" and self.readout.passes_states and self.jumping.keeps == "last"
+        return alone and not self.drops and all(layer.conv.trims for layer in self.layers)
+
+    @property
     def returns_statistics(self) -> bool:
         """Clients return running statistics: a norm is in training mode."""
         return any(norm.returns_statistics for norm in self.norms.values())
@@ -267,10 +273,16 @@ class GNN(Precise):
         adjacency: Float[Array, "N N *K"],
         mask: Bool[Array, " N"],
         disturb: Callable[[int, Array], Array] | None = None,
-    ) -> list[Float[Array, "N _D"]]:
-        """``[H_0, H_1, ..., H_L]`` of one padded graph; ``disturb`` maps a layer's number and output to another."""
+        trim: Sequence[int] | None = None,
+    ) -> list[Float[Array, "_N _D"]]:
+        """``[H_0, H_1, ..., H_L]`` of one padded graph; ``disturb`` maps a layer's number and output to another.
+
+        ``trim`` says of how many of the first nodes each layer makes the states (of a model that ``trims``).
+        """
         out = [dropped(self, self.dropout, self.encoder(nodes))]
         for number, layer in enumerate(self.layers):
+            if trim is not None:
+                mask, adjacency = mask[: trim[number]], adjacency[: trim[number], : out[-1].shape[0]]
             state = layer(out[-1], adjacency, mask)
             state = state if disturb is None else disturb(number, state)
             out.append(jnp.where(mask[:, None], state, 0.0))
@@ -308,13 +320,16 @@ class GNN(Precise):
         adjacency: Float[Array, "N N *K"],
         mask: Bool[Array, " N"],
         disturb: Callable[[int, Array], Array] | None = None,
+        trim: Sequence[int] | None = None,
     ) -> Float[Array, "..."]:
         """Logits ``(C,)`` of one padded graph, ``(N, C)`` for node tasks, ``(N,)`` for ratings.
 
         ``adjacency`` is ``(N, N, K)`` where layers tell ``K`` edge classes apart; the others see their sum.
         ``disturb`` is what a client does to each layer's output (``jgleak.defenses``); an attacker leaves it out.
+        ``trim`` leaves states out that no wanted output depends on (``states``): logits are those of the first nodes.
         """
-        return self.readout(nodes, self.jumping.combine(self.states(nodes, adjacency, mask, disturb)[1:]), mask)
+        states = self.jumping.combine(self.states(nodes, adjacency, mask, disturb, trim)[1:])
+        return self.readout(nodes[: states.shape[0]], states, mask[: states.shape[0]])
 
     @nn.nowrap
     def initial(self, *, key: Array) -> Params:

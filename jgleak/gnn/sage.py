@@ -24,6 +24,7 @@ class SAGEConv(Convolution):
 
     kind: ClassVar[str] = "sage"
     peels: ClassVar[bool] = True
+    trims: ClassVar[bool] = True
 
     aggregation: str = "mean"
 
@@ -47,8 +48,8 @@ class SAGEConv(Convolution):
 
     @nn.compact
     def __call__(
-        self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
-    ) -> Float[Array, "N D"]:
+        self, rows: Float[Array, "N F"], adjacency: Float[Array, "M N"], mask: Bool[Array, " M"]
+    ) -> Float[Array, "M D"]:
         shape = (rows.shape[-1], self.features)
         self_kernel, neighbour_kernel = (self._kernel(name, shape) for name in ("self_kernel", "neighbour_kernel"))
         self._offsets("bias")
@@ -56,7 +57,7 @@ class SAGEConv(Convolution):
         if self.aggregation == "mean":
             degree = adjacency.sum(axis=1, keepdims=True)
             mixed = mixed / jnp.where(degree > FAINT, degree, 1.0)
-        own = apply_kernel(self, "self_kernel", self_kernel, rows)
+        own = apply_kernel(self, "self_kernel", self_kernel, rows[: mask.shape[0]])
         others = apply_kernel(self, "neighbour_kernel", neighbour_kernel, mixed)
         return jnp.where(mask[:, None], self._add_bias(own + others), 0.0)
 

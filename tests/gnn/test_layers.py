@@ -171,6 +171,18 @@ def test_nodes_may_come_in_any_order_and_padding_changes_nothing(layer: Layer, p
     np.testing.assert_allclose(np.asarray(small), dense[:NODES], rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("name", [name for name, layer in LAYERS.items() if layer.conv.trims])
+@pytest.mark.parametrize("first", [1, NODES - 1, SLOTS - 1])
+def test_the_first_nodes_states_need_no_others(name: str, first: int, params_of: Any, graph_of: Any) -> None:
+    layer = LAYERS[name]
+    weights = weights_of(layer, params_of, seed=1)
+    rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=2, of=layer)
+    dense = np.asarray(dense_rows(layer, weights, rows, adjacency, mask))
+    found = dense_rows(layer, weights, rows, adjacency[:first], mask[:first])
+    assert found.shape == (first, layer.features)
+    np.testing.assert_allclose(found, dense[:first], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", OF_ALL_NODES)
 def test_norms_of_all_nodes_look_at_real_ones_in_any_order(name: str, params_of: Any, graph_of: Any) -> None:
     layer = OF_ALL_NODES[name]

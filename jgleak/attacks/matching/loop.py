@@ -287,23 +287,20 @@ def _stop(
 
 
 def _hard_distances(recipe: Recipe, clients: list[_Client], answers: list[Answer]) -> list[float]:
-    """Relative gradient distances of the rounded answers, in all columns that the answers or the gradients have."""
+    """Relative gradient distances of the rounded answers, in all columns: rounded rows leave the few directions."""
     problems, guesses, settings = [], [], []
     for client, found in zip(clients, answers, strict=True):
-        setting, problem, nodes = client.setting, client.problem, found.hard.nodes
-        if client.basis is not None and recipe.reduce is not None:
-            rows = np.asarray(nodes).reshape(-1, nodes.shape[-1])
-            seen, basis = reduce(client.observation, rows, recipe.reduce, before=client.basis)
+        setting, problem = client.setting, client.problem
+        if client.basis is not None:
             dummy = None if recipe.dummy is None else recipe.dummy()
-            chosen = {"infer": recipe.infer_labels, "basis": basis, "dummy": dummy, "replay": recipe.replay}
-            setting, again = pose(seen, client.knowledge, **chosen)
-            problem = dataclasses.replace(again, masks=problem.masks)
-            nodes = nodes if basis is None else nodes @ basis.astype(np.float32)
+            chosen = {"infer": recipe.infer_labels, "dummy": dummy, "replay": recipe.replay}
+            setting, whole = pose(client.observation, client.knowledge, **chosen)
+            problem = dataclasses.replace(whole, masks=problem.masks)
         if client.observation.scaled and setting.loss != "mse":
             setting = dataclasses.replace(setting, scaled=True)  # a class, once rounded, no longer absorbs the clipping
         settings.append(setting)
         problems.append(problem)
-        guesses.append(found.hard._replace(nodes=nodes))
+        guesses.append(found.hard)
     if len(set(settings)) > 1 or clients[0].basis is not None:
         each = zip(settings, problems, guesses, strict=True)
         return [float(_distances(s, side_by_side([p], s), side_by_side([g], s))[0]) for s, p, g in each]

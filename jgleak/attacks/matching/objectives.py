@@ -58,7 +58,7 @@ def gradients(setting: Setting, problem: Problem, guess: Guess) -> Params:
     masks = drawn if guess.masks is None else guess.masks
     given = setting.model, problem.params, graphs, guess.labels, setting.loss, shares
     if setting.local is None:
-        found = factored_gradients(*given, masks)
+        found = factored_gradients(*given, masks, setting.trim)
     else:
         found = factored_descent(*given, setting.local.descent, masks)
     if not setting.scaled:

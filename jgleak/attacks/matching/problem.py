@@ -56,6 +56,8 @@ class Setting:
         searched for, or a target that follows from the gradient, absorbs the factor.
       degree_column: the first column of the feature that states degrees, where these follow from known edges.
       local: the local steps that a guess makes; None: one gradient is compared.
+      trim: of how many of the first nodes each layer makes the states, where the losses are those of single nodes of
+        dummy graphs; None: of all.
     """
 
     model: GNN
@@ -67,6 +69,7 @@ class Setting:
     scaled: bool = False
     degree_column: int | None = None
     local: LocalTraining | None = None
+    trim: tuple[int, ...] | None = None
 
 
 @pytree
@@ -148,7 +151,7 @@ def pose(
     if not sizes:
         raise ValueError("n: gradient matching searches through matrices of the client's size; give Knowledge(n=...)")
     n = max(sizes)
-    slots = model.readout.slots or bucket(n)
+    slots = model.readout.slots or (bucket(n) if dummy is None else n)
     if n > slots:
         raise ValueError(f"n: the model's flattened readout has {slots} node slots, fewer than the {n} nodes given")
     graphs, width = observation.batch_size, model.in_features
@@ -160,7 +163,9 @@ def pose(
     start = None if degrees is None or space.degree is None else space.offsets[space.index(space.degree)]
     common = (labels is not None, basis is not None, observation.scaled and not absorbed, start)
     made = steps_made(observation) if replay == "steps" else None
-    setting = Setting(model, observation.loss, observation.protocol, groups_, *common, made)
+    alone = observation.protocol == "target_node" and model.trims
+    trim = reach(dummy, model.depth) if dummy is not None and alone else None
+    setting = Setting(model, observation.loss, observation.protocol, groups_, *common, made, trim)
     mean, scale = normalisation(space) if basis is None else (np.zeros(width), np.ones(width))
 
     def rows(x: np.ndarray) -> Float[np.ndarray, "n m"]:
@@ -180,6 +185,15 @@ def pose(
         prior=prior,
     )
     return setting, Problem(**fields)
+
+
+def reach(edges: Float[np.ndarray, "n n"], depth: int) -> tuple[int, ...]:
+    """How many of the first nodes have states after each of ``depth`` layers that node 0's last state depends on."""
+    near, sizes = np.arange(len(edges)) == 0, [1]
+    for _ in range(depth - 1):
+        near = near | edges[near].any(axis=0)
+        sizes.append(int(np.flatnonzero(near)[-1]) + 1)
+    return tuple(reversed(sizes))
 
 
 def steps_made(observation: Observation) -> LocalTraining | None:

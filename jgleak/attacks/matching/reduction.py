@@ -53,8 +53,6 @@ def reduce(
     observation: Observation,
     rows: Float[np.ndarray, "k m"] | None = None,
     how: Reduction = REDUCTION,
-    *,
-    before: Float[np.ndarray, "m r"] | None = None,
 ) -> Reduced:
     """The same client, seen along the directions of its first layer's gradient.
 
@@ -67,17 +65,13 @@ def reduce(
     Args:
       observation: of a model that shows ``X`` to its first linear maps only, which are trained; others come back as
         they are.
-      rows: further rows to span (known features, or a guess to be compared).
+      rows: further rows to span (known features).
       how: what counts as a direction.
-      before: the basis of an earlier reduction of the observation; its directions are taken over.
     """
     taps = sorted({tap.path: tap for tap in observation.model.input_taps}.values())
     if not taps or not all(observation.model.trains(*tap.path) for tap in taps):
         return Reduced(observation, None)
-    if before is None:
-        directions = _of_gradients([np.asarray(tap.of(observation.update)) for tap in taps], how)
-    else:
-        directions = before[:, np.any(before, axis=0)]
+    directions = _of_gradients([np.asarray(tap.of(observation.update)) for tap in taps], how)
     if rows is not None:
         directions = np.hstack([directions, _beside(directions, rows, how)])
     basis = _padded(directions)

@@ -7,16 +7,32 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import networkx as nx
 import numpy as np
 import pytest
 
 from jgleak import Knowledge
 from jgleak.attacks.matching import problem as module
 from jgleak.attacks.matching.dlg import RECIPE
-from jgleak.attacks.matching.problem import _shares, mask_keys, normalisation, pose, steps_made
+from jgleak.attacks.matching.objectives import Guess, gradients
+from jgleak.attacks.matching.problem import _shares, mask_keys, normalisation, pose, reach, steps_made
 from jgleak.attacks.matching.recipe import relaxed
 from jgleak.federated import LocalTraining, Observation, fedsgd
-from jgleak.gnn import GNN, MLP, GCNConv, Layer, NodeScores, Pooled
+from jgleak.federated.client import target_gradient
+from jgleak.federated.factors import Outer
+from jgleak.gnn import (
+    GNN,
+    MLP,
+    GCNConv,
+    GraphNorm,
+    Layer,
+    LayerNorm,
+    LinearResidual,
+    NodeMLP,
+    NodeScores,
+    Pooled,
+    SAGEConv,
+)
 from jgleak.graph import Graph
 
 
@@ -217,3 +233,79 @@ def test_columns_of_degrees_that_edges_tell_are_set_whatever_is_searched_for(lab
     np.testing.assert_array_equal(shown[..., start : start + stated], problem.degrees)
     others = np.delete(shown[0], np.s_[start : start + stated], axis=1)
     assert np.all(others[: graph.n] == 7.0) and not others[graph.n :].any()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_states_within_reach_of_the_target_are_made(depth: int, seed: int) -> None:
+    """All layers but the last ``k`` see nodes up to ``k`` edges away; those of a smaller number come along."""
+    graph = nx.gnp_random_graph(9, 0.2, seed=seed)
+    far = nx.single_source_shortest_path_length(graph, 0)
+    wanted = [1 + max(node for node, away in far.items() if away < depth - layer) for layer in range(depth)]
+    assert list(reach(nx.to_numpy_array(graph), depth)) == wanted
+
+
+def targets(lab: Any, layers: tuple[Layer, ...], edges: np.ndarray | None) -> Any:
+    """Two clients' targets, posed with the dummy's edges, and a guess at what stands on these."""
+    model = GNN(lab.space.width, layers, NodeScores(3))
+    graphs = [dataclasses.replace(lab.random(5, seed), y=np.array([seed, 0, 1, 2, 0])) for seed in (1, 2)]
+    observed = target_gradient(model, lab.params(model), graphs, lab.space, loss="ce")
+    setting, problem = pose(observed, Knowledge(lab.space, n=5, labels=np.array([1, 2])), infer=False, dummy=edges)
+    nodes = np.random.default_rng(0).normal(size=(*problem.mask.shape, lab.space.width)).astype(np.float32)
+    assert problem.adjacency is None or edges is not None
+    return setting, problem, Guess(nodes, problem.adjacency, problem.labels)  # type: ignore[arg-type]
+
+
+WIDE = Layer(SAGEConv(6, bias=True), "tanh", norm=LayerNorm(), residual=LinearResidual())
+LAST = Layer(SAGEConv(3), "tanh")
+
+
+@pytest.mark.parametrize("above", [0, 1, 2])
+def test_states_that_no_target_sees_are_left_out_of_its_gradient(above: int, lab: Any) -> None:
+    """The gradient is that of all states; only the rows of states in reach enter a kernel."""
+    tree = nx.to_numpy_array(nx.balanced_tree(2, 3))
+    setting, problem, guess = targets(lab, (*[WIDE] * above, LAST), tree)
+    assert setting.trim == (7, 3, 1)[2 - above :] and problem.mask.shape == (2, 15)
+    each = jax.jit(gradients, static_argnums=0)
+    found, whole = (each(s, problem, guess) for s in (setting, dataclasses.replace(setting, trim=None)))
+    first = found["layers_0"]["conv"]["self_kernel"]
+    assert isinstance(first, Outer) and len(first.rows) == 2 * setting.trim[0]
+    pairs = zip(*(jax.tree.leaves(tree, is_leaf=_outer) for tree in (found, whole)), strict=True)
+    for one, other in pairs:
+        kernel, same = (leaf.rows.T @ leaf.slopes[0] if _outer(leaf) else leaf for leaf in (one, other))
+        assert np.abs(same).max() > 1e-4
+        np.testing.assert_allclose(kernel, same, rtol=1e-4, atol=1e-6)
+
+
+def _outer(leaf: Any) -> bool:
+    return isinstance(leaf, Outer)
+
+
+@pytest.mark.parametrize(
+    ("layers", "readout", "parts", "some"),
+    [
+        ((WIDE, LAST), NodeScores(3), {}, True),
+        ((LAST, LAST), NodeScores(3), {"jump": "sum"}, False),
+        ((WIDE, Layer(GCNConv(3))), NodeScores(3), {}, False),
+        ((Layer(SAGEConv(6), norm=GraphNorm()), LAST), NodeScores(3), {}, False),
+        ((Layer(SAGEConv(6), dropout=0.5), LAST), NodeScores(3), {}, False),
+        ((WIDE, LAST), NodeMLP(MLP((3,))), {}, False),
+    ],
+    ids=["plain", "jump", "gcn", "norm of all nodes", "dropout", "readout"],
+)
+def test_states_are_left_out_only_where_no_other_node_is_seen(
+    layers: Any, readout: Any, parts: Any, some: bool
+) -> None:
+    assert GNN(4, layers, readout, **parts).trims is some
+
+
+def test_all_states_are_made_where_a_convolution_needs_them(lab: Any) -> None:
+    assert targets(lab, (WIDE, Layer(GCNConv(3))), nx.to_numpy_array(nx.balanced_tree(2, 2)))[0].trim is None
+
+
+def test_all_states_are_made_of_the_client_s_own_graphs_or_for_the_losses_of_all_nodes(lab: Any) -> None:
+    assert targets(lab, (WIDE, LAST), None)[0].trim is None
+    model = GNN(lab.space.width, (WIDE, LAST), NodeScores(3))
+    observed = Observation(model, lab.params(model), lab.params(model), "ce")
+    tree = nx.to_numpy_array(nx.balanced_tree(2, 2))
+    assert pose(observed, Knowledge(lab.space, n=5), infer=False, dummy=tree)[0].trim is None

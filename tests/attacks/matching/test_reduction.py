@@ -187,19 +187,3 @@ def test_no_more_combinations_are_made_than_needed(
     gradients = rng.normal(size=(400, rank)) @ rng.normal(size=(losses, rank, columns))
     assert _of_gradients([gradients], Reduction()).shape == (400, rank)
     assert found == asked
-
-
-def test_an_earlier_basis_is_taken_over_and_widened(lab: Any) -> None:
-    model = lab.model(in_features=90, conv="gcn", hidden=32, readout="node_scores", bias=True)
-    observation = node_gradients(model, lab.params(model), client(np.arange(11) % 2), WORDS, loss="ce")
-    known, rows = np.random.default_rng(1).normal(size=(2, 5, 90))
-    _, basis = reduce(observation, known)
-    assert basis is not None
-    anew, (seen, wide) = reduce(observation, np.vstack([known, rows])), reduce(observation, rows, before=-basis)
-    assert wide is not None and anew.basis is not None
-    np.testing.assert_array_equal(wide[:, :16], -basis[:, :16])
-    np.testing.assert_allclose(wide @ wide.T, anew.basis @ anew.basis.T, atol=1e-5)
-    first = observation.model.input_taps[0]
-    again = np.matmul(wide.astype(np.float32), np.asarray(first.of(seen.update)))
-    whole = np.asarray(first.of(observation.update))
-    np.testing.assert_allclose(again, whole, atol=1e-6 * np.abs(whole).max())
