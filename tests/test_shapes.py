@@ -26,7 +26,7 @@ def test_a_wrong_shape_is_refused_in_a_compiled_function() -> None:
     compiled = jax.jit(mix)
     assert compiled(jnp.zeros((3, 3)), jnp.zeros((3, 2))).shape == (3, 2)
     with pytest.raises(TypeCheckError, match="mix"):
-        compiled(jnp.zeros((3, 4)), jnp.zeros((4, 2)))
+        compiled(jnp.zeros((3, 4)), jnp.zeros((3, 2)))
 
 
 def test_a_wrong_type_is_refused() -> None:
