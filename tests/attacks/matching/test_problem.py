@@ -246,14 +246,16 @@ def test_states_within_reach_of_the_target_are_made(depth: int, seed: int) -> No
 
 
 def targets(lab: Any, layers: tuple[Layer, ...], edges: np.ndarray | None) -> Any:
-    """Two clients' targets, posed with the dummy's edges, and a guess at what stands on these."""
+    """Two clients' targets, posed with the dummy's edges, and a guess at what stands on these where there are any."""
     model = GNN(lab.space.width, layers, NodeScores(3))
     graphs = [dataclasses.replace(lab.random(5, seed), y=np.array([seed, 0, 1, 2, 0])) for seed in (1, 2)]
     observed = target_gradient(model, lab.params(model), graphs, lab.space, loss="ce")
     setting, problem = pose(observed, Knowledge(lab.space, n=5, labels=np.array([1, 2])), infer=False, dummy=edges)
+    if edges is None:
+        return setting, problem, None
     nodes = np.random.default_rng(0).normal(size=(*problem.mask.shape, lab.space.width)).astype(np.float32)
-    assert problem.adjacency is None or edges is not None
-    return setting, problem, Guess(nodes, problem.adjacency, problem.labels)  # type: ignore[arg-type]
+    assert problem.adjacency is not None
+    return setting, problem, Guess(nodes, problem.adjacency, problem.labels)
 
 
 WIDE = Layer(SAGEConv(6, bias=True), "tanh", norm=LayerNorm(), residual=LinearResidual())

@@ -9,8 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jgleak import Budget, Knowledge
+from jgleak.attacks.distance import labelled_distance
 from jgleak.attacks.matching import reduction
 from jgleak.attacks.matching.reduction import Reduction, _beside, _combined, _of_gradients, _padded, reduce
+from jgleak.attacks.registry import get_attack
 from jgleak.features import FeatureSpace, binary
 from jgleak.federated import fedsgd
 from jgleak.federated.client import node_gradients
@@ -51,6 +54,20 @@ def test_a_graph_seen_along_its_own_directions(lab: Any, conv: str) -> None:
     assert value == pytest.approx(float(less), rel=1e-4)
     sizes = [np.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(tree))) for tree in (slope, thin)]
     assert sizes[0] == pytest.approx(sizes[1], rel=1e-4)
+
+
+@pytest.mark.long
+def test_a_rounded_answer_is_compared_in_all_columns(lab: Any) -> None:
+    """Its rows leave the few directions that were searched along, which would hide how far its gradient is."""
+    model = lab.model(
+        in_features=90, conv="sage", hidden=32, readout="flattened", slots=16, bias=True, act="sigmoid", last_act=True
+    )
+    observation = fedsgd(model, lab.params(model), [client(1)], WORDS, loss="ce")
+    assert reduce(observation).basis is not None
+    attack = get_attack("glg-graph").with_options({"steps": "3"})
+    found = attack(observation, Knowledge(WORDS, n=11), key=jax.random.key(0), budget=Budget(time_limit=60))
+    away = [labelled_distance(observation, WORDS, graph) for graph in found.graphs]
+    assert found.gradient_distance == pytest.approx(away[0], rel=1e-3) and away[0] > 0.1
 
 
 def test_gradients_of_every_node_keep_their_norms(lab: Any) -> None:
