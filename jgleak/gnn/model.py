@@ -181,8 +181,8 @@ class GNN(Precise):
     @property
     def trims(self) -> bool:
         """States of the first nodes are outputs, and can be made without those that they do not depend on."""
-        alone = self.of_nodes == "one" and self.readout.passes_states and self.jumping.keeps == "last"
-        return alone and not self.drops and all(layer.conv.trims for layer in self.layers)
+        last = self.readout.passes_states and self.jumping.keeps == "last"
+        return last and self.of_nodes == "one" and not self.drops and all(layer.conv.trims for layer in self.layers)
 
     @property
     def returns_statistics(self) -> bool:
@@ -277,8 +277,14 @@ class GNN(Precise):
     ) -> list[Float[Array, "_N _D"]]:
         """``[H_0, H_1, ..., H_L]`` of one padded graph; ``disturb`` maps a layer's number and output to another.
 
-        ``trim`` says of how many of the first nodes each layer makes the states (of a model that ``trims``).
+        ``trim`` says of how many of the first nodes each layer makes the states.
+
+        Raises:
+          ValueError: ``trim`` is given to a model that does not ``trims``, or is not one number a layer, none larger
+            than the one before.
         """
+        if trim is not None:
+            self._check_trim((mask.shape[0], *trim))
         out = [dropped(self, self.dropout, self.encoder(nodes))]
         for number, layer in enumerate(self.layers):
             if trim is not None:
@@ -287,6 +293,16 @@ class GNN(Precise):
             state = state if disturb is None else disturb(number, state)
             out.append(jnp.where(mask[:, None], state, 0.0))
         return out
+
+    @nn.nowrap
+    def _check_trim(self, sizes: Sequence[int]) -> None:
+        if not self.trims:
+            raise ValueError("trim: every state of this model may depend on all nodes; leave trim out")
+        if len(sizes) != len(self.layers) + 1 or any(after > before for before, after in pairwise(sizes)):
+            raise ValueError(
+                f"trim: expected a number of nodes for each of {len(self.layers)} layers, none larger than the one "
+                f"before (the graph has {sizes[0]}), got {tuple(sizes[1:])}"
+            )
 
     def encode(self, rows: Float[Array, "T m"]) -> Float[Array, "T F"]:
         """``H_0`` of the given node rows."""

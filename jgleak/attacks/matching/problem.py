@@ -57,7 +57,7 @@ class Setting:
       degree_column: the first column of the feature that states degrees, where these follow from known edges.
       local: the local steps that a guess makes; None: one gradient is compared.
       trim: of how many of the first nodes each layer makes the states, where the losses are those of single nodes of
-        dummy graphs; None: of all.
+        dummy graphs; None: of all. Of several local steps (``local``) all states are made.
     """
 
     model: GNN
@@ -137,7 +137,8 @@ def pose(
       knowledge: what is given; the number of nodes must follow from it.
       infer: take the labels from the gradient's signs where that works and they are not given.
       basis: the directions that the observation's feature columns stand for; none: the space's own columns.
-      dummy: edges of the dummy graphs, where the attack chooses them itself; nothing of the client's is known then.
+      dummy: edges of the dummy graphs, where the attack chooses them itself; nothing of the client's is known then,
+        and there are no padding rows.
       prior: what the attack learnt from public graphs.
       replay: a name of ``REPLAYS``.
 
@@ -163,8 +164,8 @@ def pose(
     start = None if degrees is None or space.degree is None else space.offsets[space.index(space.degree)]
     common = (labels is not None, basis is not None, observation.scaled and not absorbed, start)
     made = steps_made(observation) if replay == "steps" else None
-    alone = observation.protocol == "target_node" and model.trims
-    trim = reach(dummy, model.depth) if dummy is not None and alone else None
+    trims = observation.protocol == "target_node" and model.trims
+    trim = reach(dummy, model.depth) if dummy is not None and trims else None
     setting = Setting(model, observation.loss, observation.protocol, groups_, *common, made, trim)
     mean, scale = normalisation(space) if basis is None else (np.zeros(width), np.ones(width))
 
@@ -188,7 +189,11 @@ def pose(
 
 
 def reach(edges: Float[np.ndarray, "n n"], depth: int) -> tuple[int, ...]:
-    """How many of the first nodes have states after each of ``depth`` layers that node 0's last state depends on."""
+    """How many of the first nodes have states after each of ``depth`` layers that node 0's last state depends on.
+
+    An edge that is stated in one direction counts in both: an answer's edges have no direction.
+    """
+    edges = edges + edges.T
     near, sizes = np.arange(len(edges)) == 0, [1]
     for _ in range(depth - 1):
         near = near | edges[near].any(axis=0)

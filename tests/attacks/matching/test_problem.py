@@ -242,7 +242,9 @@ def test_states_within_reach_of_the_target_are_made(depth: int, seed: int) -> No
     graph = nx.gnp_random_graph(9, 0.2, seed=seed)
     far = nx.single_source_shortest_path_length(graph, 0)
     wanted = [1 + max(node for node, away in far.items() if away < depth - layer) for layer in range(depth)]
-    assert list(reach(nx.to_numpy_array(graph), depth)) == wanted
+    edges = nx.to_numpy_array(graph)
+    for stated in (edges, np.triu(edges), np.tril(edges)):
+        assert list(reach(stated, depth)) == wanted
 
 
 def targets(lab: Any, layers: tuple[Layer, ...], edges: np.ndarray | None) -> Any:
@@ -303,6 +305,26 @@ def test_states_are_left_out_only_where_no_other_node_is_seen(
 
 def test_all_states_are_made_where_a_convolution_needs_them(lab: Any) -> None:
     assert targets(lab, (WIDE, Layer(GCNConv(3))), nx.to_numpy_array(nx.balanced_tree(2, 2)))[0].trim is None
+
+
+@pytest.mark.parametrize(
+    ("layers", "trim", "wrong"),
+    [
+        ((WIDE, LAST), (3,), r"for each of 2 layers, .* \(the graph has 5\), got \(3,\)"),
+        ((WIDE, LAST), (3, 2, 1), r"got \(3, 2, 1\)"),
+        ((WIDE, LAST), (2, 3), r"none larger than the one before"),
+        ((WIDE, LAST), (6, 1), r"none larger than the one before"),
+        ((WIDE, Layer(GCNConv(3))), (3, 1), "every state of this model may depend on all nodes; leave trim out"),
+    ],
+)
+def test_a_trim_that_would_give_other_states_is_refused(
+    layers: tuple[Layer, ...], trim: tuple[int, ...], wrong: str, lab: Any
+) -> None:
+    model = GNN(lab.space.width, layers, NodeScores(3))
+    graph = lab.random(5, 0)
+    given = jnp.asarray(lab.space.encode(graph.x)), jnp.asarray(graph.adjacency), jnp.ones(5, bool)
+    with pytest.raises(ValueError, match=f"trim: .*{wrong}"):
+        model.apply({"params": lab.params(model)}, *given, trim=trim)
 
 
 def test_all_states_are_made_of_the_client_s_own_graphs_or_for_the_losses_of_all_nodes(lab: Any) -> None:
