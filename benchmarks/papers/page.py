@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -38,14 +39,19 @@ paper's number lies outside the 95 % interval of our clients; *same*: within it,
 reconstructions the number of graphs is known on both sides, but for those by size: they are the same where Fisher's
 exact test finds no difference at 5 %. Otherwise the spread of the paper's own number is not counted. A single run has
 no verdict. For errors (RNMSE, MSE, MAE, RMSE) smaller is better. Our clients, 10 to 100 a row (of GLG's batches up to
-200 graphs in ten updates), are other samples of the same sets than the papers'. The sums at the head of a paper count
+500 graphs in ten updates), are other samples of the same sets than the papers'. The sums at the head of a paper count
 a number once, however many tables show it. Guesses that see no gradient, all intervals and the number of clients are in
-`benchmarks/results/*.md`. Run the commands in the repository's root, with the [data sets](command-line.md) in place."""
+`benchmarks/results/*.md`. Run the commands in the repository's root, with the test extras installed (README) and the
+[data sets](command-line.md) in place. Without `--write` they leave the repository's records as they are; `--graphs 2`
+makes a short run (not of `fedgnn`). Options that a record was run with besides stand below its command."""
 
 METRICS = {"exact": ("exact", "exact"), "GSM-0": (RECALL, "gsm0"), "GSM-1": ("gsm1", "gsm1"), "GSM-2": ("gsm2", "gsm2")}
 """GRAIN's columns: the name of ours, and of the paper's. Its GSM-0 is a recall."""
 
 NO_ANSWER = "it was run, and has an answer on no client"
+
+LIMITS = re.compile(r"--(?:graphs|time-limit) [0-9.]+")
+"""Options of a record's command that change how many clients it is of, and how long each has."""
 
 RIVAL_RECOMMENDERS = ("fcf", "fedmf")
 
@@ -184,11 +190,22 @@ def section(paper: str, item: Mapping[str, Any]) -> Section:
     parts = [
         head,
         f"```bash\npython -m benchmarks.papers.tables {paper} --rows {rows}{option} --write\n```",
+        _besides(paper, _names(paper, item), attacks),
         markdown(("", *columns), table) if table else "",
         *_idle(lines),
         f"Why: {item['why']}" if "why" in item else "",
     ]
     return Section("\n\n".join(part for part in parts if part), lines)
+
+
+def _besides(paper: str, rows: Sequence[str], attacks: Sequence[str]) -> str:
+    """The time limits and numbers of graphs that records were run with, and by which attacks on some row."""
+    found: dict[str, dict[str, None]] = {}
+    for cell in (Cell(paper, row, attack) for attack in attacks for row in rows):
+        for option in LIMITS.findall(_records()[cell]["command"]) if cell in _records() else []:
+            found.setdefault(option, {})[f"`{cell.attack}`"] = None
+    given = [f"`{option}` ({', '.join(attacks)})" for option, attacks in sorted(found.items())]
+    return f"Options of some records: {'; '.join(given)}." if given else ""
 
 
 def _idle(lines: Sequence[Measured]) -> Iterator[str]:

@@ -255,9 +255,9 @@ def targets(lab: Any, layers: tuple[Layer, ...], edges: np.ndarray | None) -> An
     setting, problem = pose(observed, Knowledge(lab.space, n=5, labels=np.array([1, 2])), infer=False, dummy=edges)
     if edges is None:
         return setting, problem, None
-    nodes = np.random.default_rng(0).normal(size=(*problem.mask.shape, lab.space.width)).astype(np.float32)
-    assert problem.adjacency is not None
-    return setting, problem, Guess(nodes, problem.adjacency, problem.labels)
+    given: Any = problem  # whose arrays are NumPy's until a jitted function takes them
+    nodes: Any = np.random.default_rng(0).normal(size=(*problem.mask.shape, lab.space.width)).astype(np.float32)
+    return setting, problem, Guess(nodes, given.adjacency, given.labels)
 
 
 WIDE = Layer(SAGEConv(6, bias=True), "tanh", norm=LayerNorm(), residual=LinearResidual())
