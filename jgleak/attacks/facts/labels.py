@@ -43,6 +43,9 @@ SIGNS = (ONE, STEPS, MOMENTUM, ADAM, CLIPPING, QUANTISATION)
 WHOLE = "the update is one whole gradient"
 """What a target rests on beside the loss, since its gradient may have any length."""
 
+ONE_GRAPH = "the client has one graph, as the file says"
+"""What the label of several steps rests on."""
+
 SLACK = 1e-5
 """What rounding may add to a number of labels."""
 
@@ -52,10 +55,17 @@ def label(evidence: Evidence) -> Fact:
 
     The last bias gets ``p - 1[class]`` (or ``p_t - y_t`` for a task): below zero for the class alone, above for others,
     in every step; zero where a task has no label. A target has a condition, since the length of a gradient shows it.
+    So has the label of several steps: in one gradient the head's rank tells of more graphs, there it need not.
 
     Raises:
       Silent: a batch, another task, or signs that are not certain.
     """
+    fact = _label(evidence)
+    return fact if evidence.one_gradient else fact.provided(ONE_GRAPH)
+
+
+def _label(evidence: Evidence) -> Fact:
+    """The label of the one graph that the file tells of."""
     observation = evidence.observation
     loss = Loss.of(observation.loss)
     if observation.batch_size > 1 or observation.model.node_level:

@@ -11,7 +11,7 @@ import pytest
 
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import BATCH, DECAY, NOISE, ONE, PRUNING, QUANTISATION, Fact, Silent
-from jgleak.attacks.facts.labels import SIGNS, class_counts, classes, label
+from jgleak.attacks.facts.labels import ONE_GRAPH, SIGNS, class_counts, classes, label
 from jgleak.attacks.noise import RATE, tail
 from jgleak.federated import LocalTraining
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, NodeMLP, Pooled
@@ -79,7 +79,9 @@ def test_the_label_of_one_graph(case: str) -> None:
     if isinstance(fact, str):
         assert isinstance(wanted, str) and wanted in fact, fact
     else:
-        assert fact.value == wanted and fact.line == f"the label is class {wanted}"
+        several = found.observation.protocol == "fedavg"
+        assert fact.value == wanted and fact.condition == (ONE_GRAPH if several else None)
+        assert fact.line == f"{f'if {ONE_GRAPH}, ' if several else ''}the label is class {wanted}"
 
 
 def test_under_what_a_label_is_proved() -> None:
