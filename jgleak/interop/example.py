@@ -43,7 +43,7 @@ def _equal(computed: np.ndarray) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """Public graphs of any kind with the model's output for them; arrays of NumPy, JAX or torch.
+    """Public graphs of any kind with the model's output for them; arrays of NumPy, JAX or torch, or lists.
 
     Attributes:
       rows: input rows of all nodes; integers where the model looks them up in embeddings.
@@ -66,9 +66,19 @@ class Example:
     def of(cls, given: Given) -> Example:
         """An example from a tuple in the order of the attributes."""
         example = given if isinstance(given, Example) else cls(*given)
-        filled = {f.name: getattr(example, f.name) for f in dataclasses.fields(cls)}
-        arrays = {name: None if part is None else by_name({name: part})[name] for name, part in filled.items()}
-        return cls(**arrays)
+        return cls(**{f.name: _array(f.name, getattr(example, f.name)) for f in dataclasses.fields(cls)})
+
+
+def _array(name: str, part: Any) -> np.ndarray | None:
+    """A part of an example as a NumPy array, of lists of numbers too."""
+    if part is None:
+        return None
+    if isinstance(part, list | tuple):
+        try:
+            part = np.asarray(part)
+        except ValueError as error:
+            raise ValueError(f"{name}: expected an array, got a list of lists of different lengths") from error
+    return by_name({name: part})[name]
 
 
 Given = Example | tuple[Any, ...]

@@ -50,6 +50,18 @@ def test_an_output_that_cancels_is_compared_up_to_the_rounding_of_its_terms(size
             check_example(observed, Example(ROWS, BOTH, wanted + off))
 
 
+def test_lists_of_numbers_are_arrays() -> None:
+    arrays = ROWS, BOTH, np.zeros((1, 1)), None, np.array([1])
+    from_lists = Example.of(Example(*(part if part is None else part.tolist() for part in arrays)))
+    for given, taken in zip(arrays, (from_lists.rows, from_lists.edges, from_lists.output), strict=False):
+        np.testing.assert_allclose(taken, given)
+    assert from_lists.batch is None and from_lists.labels.tolist() == [1]
+    with pytest.raises(ValueError, match="rows: expected an array, got a list of lists of different lengths"):
+        Example.of(([[1.0, 2.0], [1.0]], BOTH, [0.5]))
+    with pytest.raises(ValueError, match="arrays: 'labels' holds"):
+        Example.of((ROWS, BOTH, [0.5], None, ["toxic"]))
+
+
 def test_an_output_that_is_lost_in_rounding_shows_nothing() -> None:
     """However much rounding explains, an example has to show two digits."""
     observed = seen(1e-5)
