@@ -48,7 +48,9 @@ def test_one_changed_number_is_found_and_put_right(tmp_path: Path) -> None:
     right, made = readme.read_text(), batches.read_text()
     readme.write_text(right.replace("97 % [91, 99]", "98 % [91, 99]", 1))
     batches.write_text(made.replace("19 of 20", "20 of 20", 1))
-    first, second = check.compared(quick=True, root=tmp_path)
+    problems = check.compared(quick=True, root=tmp_path)
+    assert len(problems) == 2, problems
+    first, second = problems
     assert "batches.md" in first and "20 of 20" in first
     assert "README.md" in second and "98 % [91, 99]" in second and "97 % [91, 99]" in second
     check.compared(write=True, quick=True, root=tmp_path)

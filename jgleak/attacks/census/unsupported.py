@@ -5,7 +5,7 @@ from __future__ import annotations
 from jgleak.attacks.census.batches.batch import batch_unsupported
 from jgleak.attacks.census.prior import resolved
 from jgleak.attacks.span.leak_points import leak_points
-from jgleak.attacks.span.levels import unlisted
+from jgleak.attacks.span.levels import KNOWN_EDGES, unlisted
 from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
@@ -51,6 +51,8 @@ def unsupported(observation: Observation, knowledge: Knowledge, *, limits: SpanL
         )
     if observation.batch_size > 1 and (reason := batch_unsupported(observation, knowledge)) is not None:
         return reason
+    if knowledge.adjacency is not None:
+        return KNOWN_EDGES
     if model.readout.additive is None:
         return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean, sum or both, without max"
     try:

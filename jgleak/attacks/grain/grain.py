@@ -21,7 +21,7 @@ from jgleak.attacks.noise import described
 from jgleak.attacks.options import changed_options, with_options
 from jgleak.attacks.span.hops import Blocks
 from jgleak.attacks.span.leak_points import leak_points
-from jgleak.attacks.span.levels import find_nodes, unlisted
+from jgleak.attacks.span.levels import KNOWN_EDGES, find_nodes, unlisted
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.federated.knowledge import Knowledge
@@ -99,6 +99,8 @@ def unsupported(observation: Observation, knowledge: Knowledge, *, limits: SpanL
     model = observation.model
     if (reason := unlisted(knowledge, limits)) is not None:
         return reason
+    if knowledge.adjacency is not None:
+        return KNOWN_EDGES
     if model.depth < 2:
         return "it needs at least two convolutions, to check 1-hop blocks"
     if model.of_nodes == "all":

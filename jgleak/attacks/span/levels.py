@@ -71,6 +71,12 @@ def block_checks(
     return [check for check in checks if check is not None]
 
 
+KNOWN_EDGES = (
+    "it looks for edges and does not read known ones, so that its list would be as long; leave 'adjacency' out"
+)
+"""Why an attack that lists graphs refuses known edges."""
+
+
 def unlisted(knowledge: Knowledge, limits: SpanLimits = LIMITS) -> str | None:
     """Why no list of feature vectors can be made from a gradient, or None."""
     if not knowledge.space.discrete:

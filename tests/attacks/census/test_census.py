@@ -23,6 +23,7 @@ from jgleak.attacks.census.growth import Assembly
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.solve import solve
 from jgleak.attacks.census.system import Census, Equations, Rules, Solution
+from jgleak.attacks.registry import get_attack
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.datasets import load
 from jgleak.features import FeatureSpace, onehot
@@ -338,6 +339,16 @@ def test_what_a_search_under_weaker_conditions_finds_is_kept(lab: Any, monkeypat
     found = CENSUS(observation, Knowledge(lab.space, n=3), key=jax.random.key(0), budget=Budget(time_limit=60))
     assert {g.canonical_form() for g in found.graphs} == {truth.canonical_form(), other.canonical_form()}
     assert found.certificate is not None and found.certificate.status == "at_least_k"
+
+
+def test_known_edges_are_refused_by_attacks_that_would_not_read_them(lab: Any) -> None:
+    """They would certify a graph as the only one that has other edges than those."""
+    path = lab.path([0, 1, 2])
+    observation = lab.observe(lab.model(readout="node_mlp"), path)
+    for attack in (CENSUS, get_attack("grain")):
+        said = attack.refusal(observation, Knowledge(lab.space, adjacency=path.adjacency))
+        assert said is not None and "does not read known ones" in said
+        assert attack.refusal(observation, Knowledge(lab.space, n=3)) is None
 
 
 def test_a_prior_of_other_features_is_refused_before_the_search(lab: Any) -> None:
