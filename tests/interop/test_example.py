@@ -51,9 +51,8 @@ def test_an_output_that_cancels_is_compared_up_to_the_rounding_of_its_terms(size
 
 
 def test_lists_of_numbers_are_arrays() -> None:
-    arrays = ROWS, BOTH, np.zeros((1, 1)), None, np.array([1])
-    from_lists = Example.of(Example(*(part if part is None else part.tolist() for part in arrays)))
-    for given, taken in zip(arrays, (from_lists.rows, from_lists.edges, from_lists.output), strict=False):
+    from_lists = Example.of(Example(ROWS.tolist(), BOTH.tolist(), [[0.0]], labels=[1]))
+    for given, taken in ((ROWS, from_lists.rows), (BOTH, from_lists.edges), (np.zeros((1, 1)), from_lists.output)):
         np.testing.assert_allclose(taken, given)
     assert from_lists.batch is None and from_lists.labels.tolist() == [1]
     with pytest.raises(ValueError, match="rows: expected an array, got a list of lists of different lengths"):
