@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.spatial.distance import cdist
 
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 from jgleak.metrics.exact import isomorphism
-from jgleak.metrics.matching import SEED, Matching, aggregates, match
-
-ALIKE = 1e-9
-"""Nodes whose aggregates differ by less than this share of the largest aggregate are alike."""
+from jgleak.metrics.pinning import pinned
 
 
 def align(
@@ -48,7 +44,7 @@ def align(
         return whole
     edges = np.zeros((truth.n, truth.n)) if adjacency is None else truth.adjacency
     known = np.ones((truth.n, 1)) if features is None else space.encode(truth.x)
-    pairs = _pinned(known, edges, np.ones((size, 1)) if features is None else features, np.clip(given, 0.0, 1.0))
+    pairs = pinned(known, edges, np.ones((size, 1)) if features is None else features, np.clip(given, 0.0, 1.0))
     order = np.full(max(truth.n, size), -1)
     order[pairs.truth] = pairs.graph
     order[order < 0] = np.setdiff1d(np.arange(order.size), pairs.graph)
@@ -93,29 +89,3 @@ def _isomorphism(
     if nodes is not None:
         return isomorphism(Graph(truth.x, truth.edges), Graph(space.decode(nodes), edges))
     return isomorphism(Graph(np.zeros((truth.n, 1)), truth.edges), Graph(np.zeros((len(adjacency), 1)), edges))
-
-
-def _pinned(known: np.ndarray, edges: np.ndarray, nodes: np.ndarray, adjacency: np.ndarray) -> Matching:
-    known, nodes = known.astype(np.float64), nodes.astype(np.float64)
-    rng = np.random.default_rng(SEED)
-    size = np.sqrt(np.mean(known**2)) or 1.0
-    pairs = Matching(np.arange(0), np.arange(0))
-    for _ in range(min(len(known), len(nodes))):
-        hops, others = aggregates(known, edges), aggregates(nodes, adjacency)
-        pairs = match(hops, others)
-        first, second = np.hstack(hops), np.hstack(others)
-        unclear = _alike(first)[pairs.truth] | _alike(second)[pairs.graph]
-        if not unclear.any():
-            break
-        misfit = np.sum((first[pairs.truth] - second[pairs.graph]) ** 2, axis=1)
-        best = int(np.argmin(np.where(unclear, misfit, np.inf)))
-        mark = size * rng.standard_normal(known.shape[1])
-        known[pairs.truth[best]] += mark
-        nodes[pairs.graph[best]] += mark
-    return pairs
-
-
-def _alike(rows: np.ndarray) -> np.ndarray:
-    """Rows that have an equal one beside them."""
-    near = cdist(rows, rows) <= ALIKE * max(1.0, float(np.abs(rows).max()))
-    return near.sum(axis=1) > 1

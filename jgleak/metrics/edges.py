@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
@@ -87,13 +87,20 @@ def edge_scores(
         entries = soft[np.triu_indices(len(soft), k=1)]
         if entries.size and np.ptp(entries) > 0:
             cut = entries.min() + threshold * np.ptp(entries)
-    size = max(truth.n, len(soft))
-    fill = np.zeros((size, size))
-    fill[: len(soft), : len(soft)] = soft
-    known = np.zeros((size, size), bool)
-    known[: truth.n, : truth.n] = truth.adjacency > 0
     order = align(truth, space, adjacency=soft, nodes=nodes, threshold=cut)
-    return EdgeScores(_score(known, fill, cut), _score(known, fill[np.ix_(order, order)], cut))
+    return edges_in_order(truth, soft, order, threshold=cut)
+
+
+def edges_in_order(
+    truth: Graph, adjacency: Float[np.ndarray, "k k"], order: Int[np.ndarray, " N"], *, threshold: float = 0.5
+) -> EdgeScores:
+    """``edge_scores`` where the alignment is known: ``order`` is what ``align`` gives."""
+    soft = symmetric(adjacency)
+    fill = np.zeros((order.size, order.size))
+    fill[: len(soft), : len(soft)] = soft
+    known = np.zeros(fill.shape, bool)
+    known[: truth.n, : truth.n] = truth.adjacency > 0
+    return EdgeScores(_score(known, fill, threshold), _score(known, fill[np.ix_(order, order)], threshold))
 
 
 def _score(known: Bool[np.ndarray, "N N"], soft: Float[np.ndarray, "N N"], cut: float) -> EdgeScore:

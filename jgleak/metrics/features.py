@@ -59,6 +59,13 @@ def feature_scores(
       ValueError: a matrix has a wrong shape or entries that are not finite.
     """
     order = align(truth, space, adjacency=adjacency, nodes=nodes, threshold=threshold)
+    return features_in_order(truth, space, nodes, order)
+
+
+def features_in_order(
+    truth: Graph, space: FeatureSpace, nodes: Float[np.ndarray, "k m"], order: Int[np.ndarray, " N"]
+) -> FeatureScores:
+    """``feature_scores`` where the alignment is known: ``order`` is what ``align`` gives."""
     nodes = np.asarray(nodes, np.float64)
     return FeatureScores(_score(truth, space, nodes, np.arange(order.size)), _score(truth, space, nodes, order))
 

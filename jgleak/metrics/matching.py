@@ -48,14 +48,26 @@ def aggregates(
     not depend on how many layers follow. Where edges have classes, ``Ã_k 1 u_k`` is added for every class ``k`` before
     the ReLU, with ``Ã_k`` its part of ``Ã`` (``by_class`` is the adjacency taken apart) and ``u_k`` a random row.
     """
+    features = np.asarray(nodes, np.float64)
+    first, *later = weights(features.shape[1])
+    return [features, *layers(features @ first, later, adjacency, by_class)]
+
+
+def layers(
+    inner: Float[np.ndarray, "n width"],
+    later: Sequence[Float[np.ndarray, "width width"]],
+    adjacency: Float[np.ndarray, "n n"],
+    by_class: Float[np.ndarray, "n n K"] | None = None,
+) -> Aggregates:
+    """``F_1`` to ``F_HOPS`` of the random GCN, given ``inner = X W_1`` and the ``later`` weights ``W_2, W_3, ...``."""
     looped = np.asarray(adjacency, np.float64) + np.eye(len(adjacency))
     scale = 1.0 / np.sqrt(looped.sum(axis=1))
     propagate = scale[:, None] * looped * scale
-    out = [np.asarray(nodes, np.float64)]
     along = 0.0
     if by_class is not None:
-        along = np.einsum("uv,uvk->uk", propagate, by_class) @ _weights(by_class.shape[2])[0]
-    for weight in _weights(out[0].shape[1]):
+        along = np.einsum("uv,uvk->uk", propagate, by_class) @ weights(by_class.shape[2])[0]
+    out = [np.maximum(propagate @ inner + along, 0.0)]
+    for weight in later:
         out.append(np.maximum(propagate @ out[-1] @ weight + along, 0.0))
     return out
 
@@ -76,17 +88,19 @@ def distances(truth: Aggregates, graph: Sequence[Float[np.ndarray, "k _"]]) -> F
     are equally wrong), which the Hungarian algorithm would break by node order; the tilt breaks them by content, so
     that every metric built on the matching is the same for any order of the nodes.
     """
-    tilt = np.sqrt(_tilt(sum(hop.shape[1] for hop in truth)))
-    return cdist(np.hstack(truth) * tilt, np.hstack(graph) * tilt, "sqeuclidean")
+    scale = np.sqrt(tilt(sum(hop.shape[1] for hop in truth)))
+    return cdist(np.hstack(truth) * scale, np.hstack(graph) * scale, "sqeuclidean")
 
 
 @functools.lru_cache(maxsize=32)
-def _tilt(columns: int) -> Float[np.ndarray, " columns"]:
+def tilt(columns: int) -> Float[np.ndarray, " columns"]:
+    """The weights of the first ``columns`` columns in ``distances``."""
     return 1.0 + TILT * np.random.default_rng(SEED).random(columns)
 
 
 @functools.lru_cache(maxsize=32)
-def _weights(columns: int) -> tuple[Float[np.ndarray, "_ width"], ...]:
+def weights(columns: int) -> tuple[Float[np.ndarray, "_ width"], ...]:
+    """The random GCN's ``W_1, W_2, ...`` for features of ``columns`` columns."""
     rng = np.random.default_rng(SEED)
     sizes = [columns] + [WIDTH] * HOPS
     bounds = [np.sqrt(6.0 / (rows + WIDTH)) for rows in sizes[:-1]]

@@ -11,8 +11,9 @@ from jaxtyping import Float
 
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
-from jgleak.metrics.edges import EdgeScores, edge_scores
-from jgleak.metrics.features import FeatureScores, feature_scores
+from jgleak.metrics.alignment import align
+from jgleak.metrics.edges import EdgeScores, edges_in_order
+from jgleak.metrics.features import FeatureScores, features_in_order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,8 @@ def soft_score(
     """
     edges = graph.adjacency if adjacency is None else adjacency
     rows = space.encode(graph.x) if nodes is None else nodes
-    return SoftScore(edge_scores(truth, space, edges, nodes=rows), feature_scores(truth, space, rows, adjacency=edges))
+    order = align(truth, space, adjacency=edges, nodes=rows)
+    return SoftScore(edges_in_order(truth, edges, order), features_in_order(truth, space, rows, order))
 
 
 def target_error(truth: Graph, space: FeatureSpace, nodes: Float[np.ndarray, "k m"]) -> float:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from jgleak.graph import Graph
-from jgleak.metrics import alignment
+from jgleak.metrics import pinning
 from jgleak.metrics.alignment import align, symmetric
 
 from .graphs import REAL, SPACE, graphs, path, permuted, plain
@@ -118,8 +118,8 @@ def test_mistakes_are_named(adjacency: np.ndarray | None, nodes: np.ndarray | No
 
 
 def test_where_no_nodes_are_alike_one_matching_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    truth, own, asked = path(0, 1, 2), alignment.match, list[int]()
-    monkeypatch.setattr(alignment, "match", lambda *given: asked.append(1) or own(*given))
+    truth, own, asked = path(0, 1, 2), pinning.linear_sum_assignment, list[int]()
+    monkeypatch.setattr(pinning, "linear_sum_assignment", lambda *given: asked.append(1) or own(*given))
     order = align(truth, SPACE, adjacency=0.4 * truth.adjacency, nodes=SPACE.encode(truth.x))
     np.testing.assert_array_equal(order, [0, 1, 2])
     assert len(asked) == 1

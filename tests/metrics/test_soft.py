@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jgleak.graph import Graph
-from jgleak.metrics import mean_scores, soft_score, target_error
+from jgleak.metrics import mean_scores, soft, soft_score, target_error
+from jgleak.metrics.alignment import align
 from jgleak.metrics.edges import edge_scores
 from jgleak.metrics.features import feature_scores
 
@@ -15,13 +16,21 @@ from .graphs import REAL, SPACE, path
 
 def test_the_graph_stands_in_for_what_is_not_given_soft() -> None:
     truth, found = path(0, 1, 2), path(0, 2, 1)
-    soft, rows = 0.7 * found.adjacency, 0.9 * SPACE.encode(found.x)
-    given = soft_score(truth, found, SPACE, adjacency=soft, nodes=rows)
-    assert given.edges == edge_scores(truth, SPACE, soft, nodes=rows)
-    assert given.features == feature_scores(truth, SPACE, rows, adjacency=soft)
+    edges, rows = 0.7 * found.adjacency, 0.9 * SPACE.encode(found.x)
+    given = soft_score(truth, found, SPACE, adjacency=edges, nodes=rows)
+    assert given.edges == edge_scores(truth, SPACE, edges, nodes=rows)
+    assert given.features == feature_scores(truth, SPACE, rows, adjacency=edges)
     bare = soft_score(truth, found, SPACE)
     assert bare.edges == edge_scores(truth, SPACE, found.adjacency, nodes=SPACE.encode(found.x))
     assert given.edges.file_order.mse == pytest.approx(2 * 0.3**2 / 3) and bare.edges.file_order.mse == 0.0
+
+
+def test_edges_and_features_are_aligned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alignment takes most of the time of a score."""
+    asked = list[int]()
+    monkeypatch.setattr(soft, "align", lambda *given, **named: asked.append(1) or align(*given, **named))
+    soft_score(path(0, 1, 2), path(0, 2, 1), SPACE)
+    assert asked == [1]
 
 
 def test_edges_help_to_align_features() -> None:
