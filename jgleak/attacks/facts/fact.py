@@ -50,8 +50,10 @@ class Fact:
 
     def provided(self, condition: str) -> Fact:
         """The fact under a condition, which the line says first."""
-        every = condition if self.condition is None else f"{condition} and {self.condition}"
-        return dataclasses.replace(self, condition=every, line=f"if {condition}, {self.line}")
+        if self.condition is None:
+            return dataclasses.replace(self, condition=condition, line=f"if {condition}, {self.line}")
+        every = f"{condition} and {self.condition}"
+        return dataclasses.replace(self, condition=every, line=self.line.replace(self.condition, every, 1))
 
     def to_json(self) -> dict[str, Any]:
         """``value`` and ``exact_under``; ``condition`` where there is one."""

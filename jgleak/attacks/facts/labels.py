@@ -43,8 +43,8 @@ SIGNS = (ONE, STEPS, MOMENTUM, ADAM, CLIPPING, QUANTISATION)
 WHOLE = "the update is one whole gradient"
 """What a target rests on beside the loss, since its gradient may have any length."""
 
-ONE_GRAPH = "the client has one graph, as the file says"
-"""What the label of several steps rests on."""
+ONE_GRAPH = "the client has one graph"
+"""What a label rests on where the head's gradient does not show it."""
 
 SLACK = 1e-5
 """What rounding may add to a number of labels."""
@@ -55,13 +55,23 @@ def label(evidence: Evidence) -> Fact:
 
     The last bias gets ``p - 1[class]`` (or ``p_t - y_t`` for a task): below zero for the class alone, above for others,
     in every step; zero where a task has no label. A target has a condition, since the length of a gradient shows it.
-    So has the label of several steps: in one gradient the head's rank tells of more graphs, there it need not.
+    So has every label where the head's gradient may be that of several graphs.
 
     Raises:
       Silent: a batch, another task, or signs that are not certain.
     """
     fact = _label(evidence)
-    return fact if evidence.one_gradient else fact.provided(ONE_GRAPH)
+    return fact if _one_graph(evidence) else fact.provided(ONE_GRAPH)
+
+
+def _one_graph(evidence: Evidence) -> bool:
+    """Whether the head's gradient shows one label: with three outputs, labels that differ give it two dimensions."""
+    if not evidence.one_gradient or evidence.noise is not None or evidence.observation.model.outputs < 3:
+        return False
+    try:
+        return head_rank(evidence) == 1
+    except Silent:
+        return False
 
 
 def _label(evidence: Evidence) -> Fact:

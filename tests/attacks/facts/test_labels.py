@@ -81,7 +81,7 @@ def test_a_target_rests_on_a_gradient_that_nothing_scaled(lab: Any, defense: str
     fields: dict[str, Any] = {"loss": "mse", "defense": parse(defense), "key": jax.random.key(0)}
     told = facts(fedsgd(model, lab.params(model), [graph], lab.bare, **fields), lab.bare).found["label"]
     assert abs(told.value - 1.5) > 0.01
-    assert told.condition == "clients minimise 'mse' and the update is one whole gradient"
+    assert told.condition == "the client has one graph and clients minimise 'mse' and the update is one whole gradient"
 
 
 def test_a_batch_of_tasks_shows_labels_that_occur(lab: Any) -> None:
@@ -133,7 +133,7 @@ def test_gradients_of_classes_that_are_squared_errors_are_questioned(lab: Any, r
         (because,) = (said for said in diagnoses(wrong, lab.bare) if "--loss mse" in said)
         told, whole = facts(wrong, lab.bare).found["label"], target < 2
         line = told.line
-        assert told.condition == "clients minimise 'bce'" and line.startswith(
+        assert told.condition == "the client has one graph and clients minimise 'bce'" and line.startswith(
             f"if {told.condition}, the label is class"
         )
         assert f"with the target {target:g}" in because and ("to rounding" in because) == whole
@@ -146,7 +146,7 @@ def test_gradients_of_classes_that_are_squared_errors_are_questioned(lab: Any, r
     for label in (0, 1):
         honest = sent(lab, model, [label], "bce")
         assert squared_target(Evidence(honest, lab.bare)) is None
-        assert facts(honest, lab.bare).found["label"].condition is None
+        assert facts(honest, lab.bare).found["label"].condition == "the client has one graph"
         stale = dataclasses.replace(honest, params=model.initial(key=jax.random.key(9)))
         two_maps = readout == Pooled("sum", MLP((8, 1)))
         assert (squared_target(Evidence(stale, lab.bare)) is None) == two_maps
