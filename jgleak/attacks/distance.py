@@ -34,6 +34,9 @@ MATCH = 1e-4
 """Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6. This and the two
 below are what a certificate means by the same gradient, wherever it is checked (``jgleak verify``), so no settings."""
 
+USUAL = 1e-5
+"""Above it the relative gradient distance of the true graph is rare: something small is different, as an epsilon."""
+
 ROUNDING = 3e-6
 """Deviation that rounding adds to the noise of an entry, relative to the typical entry."""
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jgleak.attacks.attack import LATE, Reconstruction
 from jgleak.attacks.census.distinct import DIFFER, differing
 from jgleak.attacks.census.small_numbers import TRIED
-from jgleak.attacks.distance import Fit
+from jgleak.attacks.distance import USUAL, Fit
 from jgleak.features import FeatureSpace
 from jgleak.federated import Knowledge, Observation
 
@@ -63,12 +63,13 @@ def outcome(
     """
     if not found.graphs:
         hints = *_hints(found.stop, found.info.get("reason"), knowledge), *_training(observation, found.stop)
+        hints = *hints, *_number(observation, found.stop)
         stated = None if found.stop in UNASKED else knowledge.space.degree
         return Outcome(NOTHING, "", hints if stated is None else (*hints, DEGREE.format(stated)))
     fit, distance = Fit.of(observation, knowledge.noise), found.gradient_distance
     if distance is not None and distance <= fit.most and fit.informative:
         hints = _shorter(found, knowledge.space) if observation.batch_size == 1 else _unnamed(found, knowledge)
-        return Outcome(FOUND, "", tuple(hints))
+        return Outcome(FOUND, "", (*hints, *_faint(distance, fit)))
     if found.members and len(found.members) < observation.batch_size:
         text = f"{len(found.members)} of the {observation.batch_size} graphs of the batch; the others were not found"
         late = found.stop == "time" and found.info.get("reason") not in LATE  # that reason says it already
@@ -174,6 +175,26 @@ def _training(observation: Observation, stop: str) -> Iterator[str]:
         yield (
             f"where these numbers are right, the weights may have moved too far in {local.steps} steps of "
             f"{local.rate:g} to be followed: of a round with a smaller rate or fewer steps more comes back"
+        )
+
+
+def _number(observation: Observation, stop: str) -> Iterator[str]:
+    """That a wrong number of graphs leaves none, where a search for several ended without one."""
+    if observation.batch_size > 1 and stop not in ("time", *UNASKED):
+        yield (
+            f"the file states batch_size={observation.batch_size}: under a wrong number nothing has this update; where "
+            "it is not certain, --batch-size unknown"
+        )
+
+
+def _faint(distance: float, fit: Fit) -> Iterator[str]:
+    """That a gradient is less alike than those of one graph are, where neither noise nor the client's rounding tells
+    why."""
+    if fit.deviation is None and not fit.rounded and distance > USUAL:
+        yield (
+            f"the graph's gradient is {distance:.0e} from the observed one, and rounding alone leaves about 1e-06: is "
+            "every constant of the model the client's (epsilon of a norm, a slope, a rate)? A graph of a model that "
+            "is nearly the client's need not be the client's"
         )
 
 

@@ -15,7 +15,7 @@ from jgleak.attacks.attack import LATE
 from jgleak.attacks.census.distinct import DIFFER
 from jgleak.attacks.census.small_numbers import TRIED
 from jgleak.attacks.certificate import Certificate
-from jgleak.audit.outcome import PART, outcome
+from jgleak.audit.outcome import FOUND, PART, outcome
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, LocalTraining, Observation
@@ -83,6 +83,36 @@ def test_what_would_leave_fewer_graphs_of_a_list_is_said() -> None:
     assert said(differ, alike, status="at_least_k") == [ends.replace("1 of the 1", "1 of the 2")]
     assert not said(alike, status="at_least_k") and not said(differ)
     assert not said(differ, status="at_least_k", conditions=(DIFFER,))
+
+
+def test_a_gradient_that_is_less_alike_than_rounding_leaves_is_said() -> None:
+    model = standard(MOLECULE_SPACE.width, hidden=4)
+    params = model.initial(key=jax.random.key(0))
+    seen = Observation(model, params, params, "bce")
+    graph = Graph(np.zeros((2, len(MOLECULE_SPACE.features)), np.int32), np.array([[0, 1]]))
+
+    def said(distance: float, noise: float | None = None, rounding: float | None = None) -> tuple[str, ...]:
+        found = Reconstruction((graph,), distance, "match")
+        answer = outcome(dataclasses.replace(seen, rounding=rounding), found, Knowledge(MOLECULE_SPACE, noise=noise))
+        assert answer.kind == FOUND
+        return answer.hints
+
+    (asked,) = said(8e-5)
+    assert asked.startswith("the graph's gradient is 8e-05 from the observed one") and "epsilon" in asked
+    assert not said(1e-6) and not said(8e-5, noise=1e-4) and not said(8e-5, rounding=1e-3)
+
+
+def test_a_number_of_graphs_is_named_where_a_search_for_several_found_none() -> None:
+    model = standard(MOLECULE_SPACE.width, hidden=4)
+    params = model.initial(key=jax.random.key(0))
+
+    def said(graphs: int, stop: str) -> list[str]:
+        seen = Observation(model, params, params, "bce", batch_size=graphs)
+        return [hint for hint in outcome(seen, Reconstruction((), None, stop), TOLD).hints if "batch_size" in hint]
+
+    (asked,) = said(3, "nothing assembled")
+    assert "batch_size=3" in asked and asked.endswith("--batch-size unknown")
+    assert not said(1, "nothing assembled") and not said(3, "time") and not said(3, "no information")
 
 
 def test_sizes_that_were_told_and_are_not_found_are_said() -> None:
