@@ -37,6 +37,9 @@ class Knowledge:
       noise: standard deviation of independent noise on every entry of the update, which the server knows because it
         publishes the defence's parameters; None: none was added. What GRAIN and the census do with it, and what to say
         of updates in low precision: docs/noise.md.
+
+    Raises:
+      ValueError: naming the field, where one is out of range, does not fit the space, or disagrees with another.
     """
 
     space: FeatureSpace
@@ -67,6 +70,8 @@ class Knowledge:
                 self.space.check(rows.reshape(-1, rows.shape[-1]) if rows.ndim else rows)
             except ValueError as error:
                 raise ValueError(f"features: what is known of nodes does not fit the feature space: {error}") from None
+        if self.adjacency is not None:
+            _check(np.asarray(self.adjacency))
         parts = [(name, part) for name in ("adjacency", "features") if (part := getattr(self, name)) is not None]
         given = {name: np.shape(part)[-2] for name, part in parts if np.ndim(part) >= 2}
         batched = bool(self.sizes) and any(np.ndim(part) == 3 for _, part in parts)
@@ -97,3 +102,21 @@ class Knowledge:
                 )
         if self.noise is not None and not 0.0 <= self.noise < float("inf"):
             raise ValueError(f"noise: a standard deviation is finite and not negative, got {self.noise}; None for none")
+
+
+def _check(adjacency: np.ndarray) -> None:
+    """Known edges are those of simple undirected graphs.
+
+    Raises:
+      ValueError: they are not.
+    """
+    if adjacency.ndim not in (2, 3) or adjacency.shape[-1] != adjacency.shape[-2]:
+        raise ValueError(f"adjacency: expected (n, n), or (B, n, n) of a batch, got shape {adjacency.shape}")
+    if not np.all((adjacency == 0) | (adjacency == 1)):
+        raise ValueError("adjacency: its entries are 1 for an edge and 0 for none")
+    if not np.array_equal(adjacency, np.swapaxes(adjacency, -1, -2)):
+        raise ValueError(
+            "adjacency: it is not symmetric; graphs are undirected here: give (A + A.T) > 0 of directed edges"
+        )
+    if np.any(np.diagonal(adjacency, axis1=-2, axis2=-1)):
+        raise ValueError("adjacency: its diagonal is 0; convolutions add their own self-loops")

@@ -566,6 +566,18 @@ def test_knowledge_that_disagrees_is_refused(world: Any) -> None:
     edges, rows = np.zeros((3, 3), np.float32), np.zeros((4, len(world.space.features)))
     with pytest.raises(ValueError, match="disagrees: adjacency of 3 nodes, features of 4 nodes"):
         Knowledge(world.space, adjacency=edges, features=rows)
+    none = np.zeros((3, 3))
+    for wrong, why in (
+        (np.zeros((3, 2)), "shape"),
+        (np.zeros(3), "shape"),
+        (np.triu(np.ones((3, 3)), 1), "not symmetric"),
+        (0.5 * np.ones((3, 3)), "1 for an edge"),
+        (np.eye(3), "diagonal"),
+        (np.stack([none, np.eye(3)]), "diagonal"),
+        (np.stack([none, np.triu(np.ones((3, 3)), 1)]), "not symmetric"),
+    ):
+        with pytest.raises(ValueError, match=f"^adjacency: .*{why}"):
+            Knowledge(world.space, adjacency=wrong)
     with pytest.raises(ValueError, match="adjacency of 3 nodes, n of 5 nodes"):
         Knowledge(world.space, adjacency=edges, n=5)
     assert Knowledge(world.space, adjacency=edges, n=3).n == Knowledge(world.space, adjacency=edges).n == 3
