@@ -136,7 +136,8 @@ def test_labels_of_tasks_and_missing_ones(case: str) -> None:
         negative, zeros = wanted.count(1), wanted.count(None)
         before = f"if {ONE_GRAPH}, " if fact.condition else ""
         assert fact.line.startswith(
-            f"{before}{negative} negative entries and {zeros} zeros in the last bias refute the loss 'ce'; of binary tasks the"
+            f"{before}{negative} negative entries and {zeros} zeros in the last bias refute the loss 'ce'; of binary "
+            "tasks the"
         )
 
 
