@@ -360,7 +360,7 @@ def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Pa
     assert "the nodes of 'synthetic-er' are not atoms" in one_error(
         jgleak(*run, "--features", "molecules:synthetic-er")
     )
-    assert "give 'molecules', 'pyg', 'ogb' or a JSON file" in one_error(jgleak(*run, "--features", "nowhere.json"))
+    assert "give 'molecules', 'pyg' or 'ogb'" in one_error(jgleak(*run, "--features", "nowhere.json"))
     assert "tells 0 edge classes apart, but the feature space lists 4" in one_error(
         jgleak(*run, "--features", "molecules+bonds")
     )

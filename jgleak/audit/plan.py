@@ -123,7 +123,8 @@ def timed(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
 
     Every pair of attack and model is timed on every data set, on its first seed and defence, and with untrained
     weights. Compilation counts, and so do all runs of an attack that it cut short, so the estimate tends to be too
-    large. An attack that ran out of the probe's time counts with its full limit, and one that failed with its own time.
+    large; no client counts with more than the limit. An attack that ran out of the probe's time counts with its full
+    limit, and one that failed with its own time.
     """
     seconds: dict[tuple[str, ...], float] = {}
     total = 0.0
@@ -137,7 +138,8 @@ def timed(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
             outcomes = attempt(probe, [0], min(specification.batch_size, planned[position].graphs), None)
             spent = time.monotonic() - begun
             out_of_time = any(_ended_by_time(outcome.record) for outcome in outcomes)
-            seconds[kind] = (specification.time_limit if out_of_time else spent) / len(outcomes)
+            most = specification.time_limit
+            seconds[kind] = (most if out_of_time else min(spent, most)) / len(outcomes)
         total += count * seconds[kind]
     return total
 

@@ -8,7 +8,9 @@ from typing import Any, get_args
 
 import numpy as np
 
+from jgleak.did_you_mean import did_you_mean
 from jgleak.features import Feature, FeatureSpace, Kind
+from jgleak.interop.spaces import NAMES
 from jgleak.reading import read_json, typed
 
 FIELDS = ("features", "degree", "mean", "std", "edge_classes", "max_degree")
@@ -39,7 +41,11 @@ def read_schema(path: str | Path) -> FeatureSpace:
     try:
         data = read_json(path)
     except ValueError as error:
-        raise ValueError(f"features: {error}; give 'molecules', 'pyg', 'ogb' or a JSON file") from error
+        hint = did_you_mean(str(path), NAMES)
+        raise ValueError(
+            f"features: {hint}{error}; give 'molecules', 'pyg' or 'ogb', with '+bonds' behind it where edges have "
+            "classes, or a JSON file"
+        ) from error
     try:
         return _space(data)
     except ValueError as error:

@@ -22,6 +22,13 @@ BONDS = "+bonds"
 """After that name: with the classes of usual bonds."""
 
 
+NAMES = (
+    *(MOLECULES, BONDED, *LIBRARIES),
+    *(library + rest for library in LIBRARIES for rest in (BONDS, f":{NUMBERS}", f"{BONDS}:{NUMBERS}")),
+)
+"""The names that need no data set."""
+
+
 def names_schema(text: str) -> bool:
     """True where a text of ``feature_space`` is the path of a schema file, not a name."""
     word, _, name = text.partition(":")

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from jgleak.audit.certified import read
 from jgleak.audit.compilations import Compiled
 from jgleak.audit.conduct import unfinished
 from jgleak.audit.grid import Cell, read_grid
-from jgleak.audit.plan import Planned, longest, plan
+from jgleak.audit.plan import Planned, longest, plan, timed
 from jgleak.audit.results import Unit, open_audit
 from jgleak.audit.specification import Specification
 from jgleak.audit.table import audit_compilation_line
@@ -245,6 +246,19 @@ def test_a_time_limit_is_a_clients_not_a_graphs() -> None:
     specification = Specification(dataset="embedded", attack="empty", batch_size=3, time_limit=20.0, know=("n",))
     planned = (Planned(Cell({}, specification, "data[0]"), 12, ""),)
     assert longest(planned, {0: 12}) == 80.0 and longest(planned, {0: 10}) == 80.0 and longest(planned, {0: 3}) == 20.0
+
+
+@pytest.mark.parametrize(("spent", "seconds"), [(5.0, 20.0), (50.0, 80.0)])
+def test_no_client_is_expected_to_take_longer_than_its_limit(
+    spent: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though compilation may: it counts once for a client that is timed."""
+    specification = Specification(dataset="embedded", attack="empty", batch_size=3, time_limit=20.0, know=("n",))
+    label = {"data": "embedded", "model": "gcn", "attack": "empty"}
+    planned, clock = (Planned(Cell(label, specification, "data[0]"), 12, ""),), iter([0.0, spent])
+    monkeypatch.setattr("jgleak.audit.plan.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("jgleak.audit.plan.attempt", lambda *_: [SimpleNamespace(record={})] * 3)
+    assert timed(planned, {0: 12}) == pytest.approx(seconds) and longest(planned, {0: 12}) == 80.0
 
 
 def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path) -> None:

@@ -109,7 +109,9 @@ def test_files_that_are_no_json_are_explained(tmp_path: Path) -> None:
         read_schema(written(tmp_path, "{"))
     with pytest.raises(ValueError, match="schema.json: not JSON that can be read: too many brackets"):
         read_schema(written(tmp_path, '{"features":' + "[" * 100_000))
-    with pytest.raises(ValueError, match="give 'molecules', 'pyg', 'ogb' or a JSON file"):
+    with pytest.raises(ValueError, match="give 'molecules', 'pyg' or 'ogb'"):
         read_schema(tmp_path / "nowhere.json")
+    with pytest.raises(ValueError, match="^features: did you mean 'pyg:numbers'. pyg:number: no such file"):
+        read_schema("pyg:number")
     with pytest.raises(ValueError, match="the schema must be an object"):
         read_schema(written(tmp_path, []))
