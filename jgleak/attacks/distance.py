@@ -35,7 +35,8 @@ MATCH = 1e-4
 below are what a certificate means by the same gradient, wherever it is checked (``jgleak verify``), so no settings."""
 
 USUAL = 1e-5
-"""Above it the relative gradient distance of the true graph is rare: something small is different, as an epsilon."""
+"""Above it the relative gradient distance of the true graph is rare (of a client whose model is certain of its labels,
+``sigmoid - y`` cancels, which leaves more): something small is different, as an epsilon."""
 
 ROUNDING = 3e-6
 """Deviation that rounding adds to the noise of an entry, relative to the typical entry."""

@@ -147,7 +147,7 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
     seconds = time.monotonic() - begun, compilations().since(compiled).seconds
     census = get_attack("census")
     exact = [census.name] if attack.name != census.name and census.refusal(observation, knowledge) is None else []
-    worth = outcome(observation, found, knowledge, exact=exact)
+    worth = outcome(observation, found, knowledge, exact=exact, counted=unknown)
     if unknown and worth.kind == FOUND:  # facts depend on the number of graphs
         shown = facts(observation, space, noise=noise)
         tell(shown)

@@ -52,6 +52,7 @@ def outcome(
     knowledge: Knowledge,
     *,
     exact: Sequence[str] = (),
+    counted: bool = False,
 ) -> Outcome:
     """The kind of an answer by its own gradient distance.
 
@@ -60,10 +61,11 @@ def outcome(
       found: the answer.
       knowledge: what the attacker was told.
       exact: other attacks that find whole graphs and can run on this observation, for a hint.
+      counted: the attack found the number of graphs, which nobody stated.
     """
     if not found.graphs:
         hints = *_hints(found.stop, found.info.get("reason"), knowledge), *_training(observation, found.stop)
-        hints = *hints, *_number(observation, found.stop)
+        hints = hints if counted else (*hints, *_number(observation, found.stop))
         stated = None if found.stop in UNASKED else knowledge.space.degree
         return Outcome(NOTHING, "", hints if stated is None else (*hints, DEGREE.format(stated)))
     fit, distance = Fit.of(observation, knowledge.noise), found.gradient_distance
@@ -182,8 +184,8 @@ def _number(observation: Observation, stop: str) -> Iterator[str]:
     """That a wrong number of graphs leaves none, where a search for several ended without one."""
     if observation.batch_size > 1 and stop not in ("time", *UNASKED):
         yield (
-            f"the file states batch_size={observation.batch_size}: under a wrong number nothing has this update; where "
-            "it is not certain, --batch-size unknown"
+            f"batch_size={observation.batch_size}: under a wrong number of graphs nothing has this update; where it is "
+            "not certain, the census finds it (--batch-size unknown)"
         )
 
 
@@ -192,9 +194,9 @@ def _faint(distance: float, fit: Fit) -> Iterator[str]:
     why."""
     if fit.deviation is None and not fit.rounded and distance > USUAL:
         yield (
-            f"the graph's gradient is {distance:.0e} from the observed one, and rounding alone leaves about 1e-06: is "
-            "every constant of the model the client's (epsilon of a norm, a slope, a rate)? A graph of a model that "
-            "is nearly the client's need not be the client's"
+            f"the graph's gradient is {distance:.0e} from the observed one; rounding leaves more than {USUAL:.0e} only "
+            "where a model is certain of its labels: is every constant of the model the client's (epsilon of a norm, a "
+            "slope, a rate)? A graph of a model that is nearly the client's need not be the client's"
         )
 
 

@@ -106,12 +106,13 @@ def test_a_number_of_graphs_is_named_where_a_search_for_several_found_none() -> 
     model = standard(MOLECULE_SPACE.width, hidden=4)
     params = model.initial(key=jax.random.key(0))
 
-    def said(graphs: int, stop: str) -> list[str]:
-        seen = Observation(model, params, params, "bce", batch_size=graphs)
-        return [hint for hint in outcome(seen, Reconstruction((), None, stop), TOLD).hints if "batch_size" in hint]
+    def said(graphs: int, stop: str, counted: bool = False) -> list[str]:
+        seen, nothing = Observation(model, params, params, "bce", batch_size=graphs), Reconstruction((), None, stop)
+        return [hint for hint in outcome(seen, nothing, TOLD, counted=counted).hints if "batch_size" in hint]
 
     (asked,) = said(3, "nothing assembled")
-    assert "batch_size=3" in asked and asked.endswith("--batch-size unknown")
+    assert asked.startswith("batch_size=3:") and "--batch-size unknown" in asked
+    assert not said(3, "nothing assembled", counted=True)
     assert not said(1, "nothing assembled") and not said(3, "time") and not said(3, "no information")
 
 

@@ -44,7 +44,7 @@ WHOLE = "the update is one whole gradient"
 """What a target rests on beside the loss, since its gradient may have any length."""
 
 ONE_GRAPH = "the client has one graph"
-"""What a label rests on where the head's gradient does not show it."""
+"""What a label rests on: a head's gradient of rank 1 may be that of several graphs."""
 
 SLACK = 1e-5
 """What rounding may add to a number of labels."""
@@ -54,24 +54,13 @@ def label(evidence: Evidence) -> Fact:
     """The class of the client's graph, its labels of several tasks, or its regression target.
 
     The last bias gets ``p - 1[class]`` (or ``p_t - y_t`` for a task): below zero for the class alone, above for others,
-    in every step; zero where a task has no label. A target has a condition, since the length of a gradient shows it.
-    So has every label where the head's gradient may be that of several graphs.
+    in every step; zero where a task has no label. All of it has the condition that there is one graph: of several the
+    head's gradient may look like that of one. A target has more, since the length of a gradient shows it.
 
     Raises:
       Silent: a batch, another task, or signs that are not certain.
     """
-    fact = _label(evidence)
-    return fact if _one_graph(evidence) else fact.provided(ONE_GRAPH)
-
-
-def _one_graph(evidence: Evidence) -> bool:
-    """Whether the head's gradient shows one label: with three outputs, labels that differ give it two dimensions."""
-    if not evidence.one_gradient or evidence.noise is not None or evidence.observation.model.outputs < 3:
-        return False
-    try:
-        return head_rank(evidence) == 1
-    except Silent:
-        return False
+    return _label(evidence).provided(ONE_GRAPH)
 
 
 def _label(evidence: Evidence) -> Fact:

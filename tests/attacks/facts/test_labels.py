@@ -59,7 +59,9 @@ def test_targets_of_several_tasks_show_with_the_missing_ones(lab: Any, widths: t
     fact = facts(seen, lab.bare).found["label"]
     assert fact.value == pytest.approx([0.5, None, -2.0, 0.0], abs=1e-4)
     assert fact.line.startswith(f"if {fact.condition}, the targets of the tasks are 0.5 - -2 ")
-    assert fact.condition == "clients minimise 'masked_mse' and the update is one whole gradient"
+    assert fact.condition == (
+        "the client has one graph and clients minimise 'masked_mse' and the update is one whole gradient"
+    )
     several = dataclasses.replace(seen, protocol="fedavg", local=FIVE_STEPS)
     assert "in one gradient alone" in silent(lab, several)
     assert "noise hides" in silent(lab, dataclasses.replace(seen, noise=1e-9))
