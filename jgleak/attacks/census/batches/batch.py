@@ -35,16 +35,24 @@ def batch_unsupported(observation: Observation, knowledge: Knowledge) -> str | N
     graphs = f"the update mixes {observation.batch_size} graphs, and"
     if observation.model.readout.additive == "nodes" and (reason := unsupported(observation)) is not None:
         return f"{graphs} here {reason}"
-    if knowledge.noise is not None or observation.pruned or observation.scaled:
+    if (changed := _changes_rank(observation, knowledge)) is not None:
         return (
-            f"{graphs} it separates them by the exact gradient's rank, which noise, pruning and clipping "
-            "change; record batches of one, or use gradient matching (such as dlg)"
+            f"{graphs} it separates them by the exact gradient's rank, which {changed} changes; record batches of one, "
+            "or use gradient matching (such as dlg)"
         )
     if knowledge.features is not None or knowledge.adjacency is not None:
         return f"{graphs} it cannot assign known edges or feature rows to graphs; leave them out"
     if observation.local is not None and observation.local.steps > 1:
         return unsupported(observation) if every_step_whole(observation) else in_turn_unsupported(observation)
     return None
+
+
+def _changes_rank(observation: Observation, knowledge: Knowledge) -> str | None:
+    """What leaves the gradient's rank other than that of its graphs, or None."""
+    if knowledge.noise is not None:
+        rounded = " (what rounding left of a difference of weights counts as noise)" * (observation.local is not None)
+        return f"noise{rounded}"
+    return "pruning" if observation.pruned else "clipping" if observation.scaled else None
 
 
 def of_each(knowledge: Knowledge) -> Knowledge:

@@ -24,7 +24,7 @@ from jgleak.audit.certified import read, verify, write
 from jgleak.audit.outcome import PART, outcome
 from jgleak.datasets import embedded
 from jgleak.features import FeatureSpace
-from jgleak.federated import Knowledge, fedsgd, save
+from jgleak.federated import Knowledge, LocalTraining, fedsgd, save
 from jgleak.gnn import GNN, MLP, Pooled
 from jgleak.gnn.standard import standard
 from jgleak.graph import Graph
@@ -124,12 +124,21 @@ def test_some_graphs_of_a_batch_are_an_answer(found: Reconstruction) -> None:
 
 @pytest.mark.parametrize(
     ("changed", "said"),
-    [({"pruned": True}, "noise, pruning and clipping"), ({"scaled": True}, "noise, pruning and clipping")],
+    [
+        ({"pruned": True}, "which pruning changes"),
+        ({"scaled": True}, "which clipping changes"),
+        ({"noise": 1e-6}, "which noise changes"),
+        (
+            {"noise": 1e-6, "protocol": "fedavg", "local": LocalTraining(0.1)},
+            "which noise (what rounding left of a difference of weights counts as noise) changes",
+        ),
+    ],
 )
 def test_updates_that_hide_dimensions_are_refused(changed: dict[str, Any], said: str) -> None:
     model = model_of(64, DATA.space.width, 64, 2)
     observation = fedsgd(model, some_params(model), GRAPHS, DATA.space, loss="bce")
-    reason = CENSUS.refusal(dataclasses.replace(observation, **changed), Knowledge(DATA.space))
+    seen = dataclasses.replace(observation, **changed)
+    reason = CENSUS.refusal(seen, Knowledge(DATA.space, noise=seen.noise))
     assert reason is not None and said in reason
 
 
