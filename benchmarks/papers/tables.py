@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import jax
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from benchmarks.lib.options import chosen
 from benchmarks.lib.provenance import provenance, sources
@@ -222,14 +223,30 @@ def _write(name: str, record: dict[str, Any]) -> None:
     (RESULTS / f"{name}.md").write_text(paper.document(paper.rows, ordered), encoding="utf-8")
 
 
-def _table(paper: Paper, rows: Sequence[Any], records: Sequence[Record]) -> Table:
-    """The same lines as the page's, without intervals."""
-    table = Table(box=SIMPLE_HEAD, padding=0)
-    for column in paper.head:
-        table.add_column(column, justify="right" if column else "left")
+def _table(paper: Paper, rows: Sequence[Any], records: Sequence[Record]) -> Group:
+    """The same lines as the page's, without intervals: a table below each line that is a title alone, with the columns
+    that have an entry in it."""
+    parts, lines = list[RenderableType](), list[Sequence[str]]()
     for title, *cells in paper.lines(rows, records):
-        table.add_row(title.replace("**", ""), *cells)
-    return table
+        if any(cells):
+            lines.append((title, *cells))
+            continue
+        parts += _part(paper.head, lines)
+        parts.append(Text(title.replace("**", ""), style="bold"))
+        lines = []
+    return Group(*parts, *_part(paper.head, lines))
+
+
+def _part(head: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterator[Table]:
+    if not lines:
+        return
+    table = Table(box=SIMPLE_HEAD, padding=0)
+    shown = [place for place in range(len(head)) if not place or any(line[place] for line in lines)]
+    for place in shown:
+        table.add_column(head[place], justify="right" if place else "left", min_width=None if place else 16)
+    for line in lines:
+        table.add_row(*(line[place] for place in shown))
+    yield table
 
 
 if __name__ == "__main__":

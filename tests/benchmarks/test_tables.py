@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from benchmarks.lib.page import interval
@@ -144,6 +147,15 @@ def test_both_definitions_of_gsm0_stand_in_the_table(results: Path) -> None:
     early = {name: rate for name, rate in stored["rates"].items() if name != "gsm0_recall"}
     *_, line = grain_page.results(ROWS, [stored | {"rates": early}], grain_page.mean)
     assert line[1] == grain_page.mean(stored["rates"]["gsm0"]) and line[2] == ""
+
+
+def test_a_printed_table_has_the_columns_with_entries_below_each_title() -> None:
+    lines = [("**First** (Table 1)", "", ""), ("empty", "0.5", ""), ("**Second**", "", ""), ("dlg", "", "0.25")]
+    paper = SimpleNamespace(head=("", "AUC", "MSE"), lines=lambda rows, records: lines)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(tables._table(paper, (), ()))  # pyright: ignore[reportArgumentType, reportPrivateUsage]
+    text = [line.split() for line in console.export_text().splitlines() if line.strip(" ─")]
+    assert text == [["First", "(Table", "1)"], ["AUC"], ["empty", "0.5"], ["Second"], ["MSE"], ["dlg", "0.25"]]
 
 
 def test_finished_runs_are_read_and_not_repeated(results: Path, tmp_path: Path) -> None:
