@@ -24,6 +24,13 @@ DEGREE = (
 )
 
 
+MORE = "{} graphs, each with a part of the update, and the file states batch_size={}: together they are more than that"
+
+NUMBER = (
+    "is batch_size the number of graphs, and is the update the gradient of their mean loss? Of a sum each graph is "
+    "found as often as there are graphs: reduction='sum' states it"
+)
+
 MORE_TIME = "the time ran out, compilation included: raise --time-limit"
 
 UNASKED = ("no information",)
@@ -72,6 +79,8 @@ def outcome(
     if distance is not None and distance <= fit.most and fit.informative:
         hints = _shorter(found, knowledge.space) if observation.batch_size == 1 else _unnamed(found, knowledge)
         return Outcome(FOUND, "", (*hints, *_faint(distance, fit)))
+    if len(found.members) > observation.batch_size:
+        return Outcome(PART, MORE.format(len(found.members), observation.batch_size), (NUMBER,))
     if found.members and len(found.members) < observation.batch_size:
         text = f"{len(found.members)} of the {observation.batch_size} graphs of the batch; the others were not found"
         late = found.stop == "time" and found.info.get("reason") not in LATE  # that reason says it already
@@ -181,8 +190,9 @@ def _training(observation: Observation, stop: str) -> Iterator[str]:
 
 
 def _number(observation: Observation, stop: str) -> Iterator[str]:
-    """That a wrong number of graphs leaves none, where a search for several ended without one."""
-    if observation.batch_size > 1 and stop not in ("time", *UNASKED):
+    """That a wrong number of graphs leaves none, where a search ended without one."""
+    whole = not observation.model.node_level and observation.protocol != "target_node"
+    if whole and stop not in ("time", *UNASKED):
         yield (
             f"batch_size={observation.batch_size}: under a wrong number of graphs nothing has this update; where it is "
             "not certain, the census finds it (--batch-size unknown)"

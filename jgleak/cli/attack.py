@@ -70,7 +70,8 @@ def attack(
     hidden: Annotated[int, option.model(help="Width of the convolutions.")] = 300,
     heads: Annotated[int, option.model(help="Attention heads (gat, gatv2).")] = 2,
     activation: Annotated[
-        str, option.model(help="relu, gelu, sigmoid, tanh, elu or identity.", autocompletion=option.activations)
+        str,
+        option.model(help="relu, gelu, gelu_tanh, sigmoid, tanh, elu, identity.", autocompletion=option.activations),
     ] = "relu",
     readout: Annotated[
         str, option.model(help="Such as node_mlp or pooled; see `jgleak list`.", autocompletion=option.readouts)

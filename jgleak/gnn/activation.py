@@ -13,6 +13,10 @@ from jgleak.names.entries import Entries
 ACTIVATIONS: Entries[Callable[[Array], Array]] = Entries(parts.ACTIVATIONS)
 
 
+CURVED = ("gelu", "gelu_tanh")
+"""Activations that fall before they rise, and are steeper than 1 in places."""
+
+
 def activation(name: str) -> Callable[[Array], Array]:
     """The activation called ``name``; raises ``ValueError`` listing the known ones."""
     if name not in ACTIVATIONS:
@@ -21,8 +25,13 @@ def activation(name: str) -> Callable[[Array], Array]:
 
 
 def gelu(x: Array) -> Array:
-    """GELU by the error function, as PyTorch has it; JAX's default is an approximation by ``tanh``."""
+    """GELU by the error function, as PyTorch has it."""
     return jax.nn.gelu(x, approximate=False)
+
+
+def gelu_tanh(x: Array) -> Array:
+    """GELU approximated by ``tanh``, the default of ``jax.nn.gelu`` and of flax."""
+    return jax.nn.gelu(x, approximate=True)
 
 
 def identity(x: Array) -> Array:

@@ -188,13 +188,25 @@ def _check_added(plan: ForwardPlan, model: GNN, params: Params) -> None:
         raise ValueError(f"layers: 'jump_{model.jump}' needs layers of one width, these have {widths}")
 
 
+STORED = "'kernel' is (in, out), 'weight' is (out, in)"
+
+
 def _check_shapes(places: Sequence[WeightSlot], params: Params, model: GNN) -> None:
     """Raise ``ValueError`` where arrays do not fit each other, under their own names, which ``Observation`` lacks."""
     expected = {k: v.shape for k, v in flatten(model.shapes).items()}
     got = {path: np.shape(leaf) for path, leaf in flatten(params).items()}
     for slot in places:
-        if slot.role != "eps" and got[slot.path] != expected.get(slot.path):
+        if slot.role == "eps" or got[slot.path] == expected.get(slot.path):
+            continue
+        shape, fits = got[slot.path], expected.get(slot.path)
+        order = "check the order of the layers, 'concat', 'mean' and 'input'"
+        if len(shape) == 1:
             raise ValueError(
-                f"state: {slot.name!r} is {got[slot.path]} as (in, out), and {expected.get(slot.path)} would fit what "
-                "comes before it; check the order of the layers, 'concat', 'mean' and 'input'"
+                f"state: {slot.name!r} has the shape {shape}, and {fits} would fit the matrix before it; is that "
+                f"matrix transposed ({STORED})? If not, {order}"
             )
+        looks = fits is not None and shape[-1] == fits[0] != shape[0]
+        turned = f"it looks transposed ({STORED}); if it is not, " * looks
+        raise ValueError(
+            f"state: {slot.name!r} is {shape} as (in, out), and {fits} would fit what comes before it; {turned}{order}"
+        )

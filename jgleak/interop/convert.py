@@ -36,7 +36,10 @@ OVER_GRAPHS = ("GraphNorm", "InstanceNorm")
 
 EDGES_SCORE = "attention whose scores edge features enter"
 
-INSTEAD = {"edge_dim": ", without edge_attr, or take GINEConv(.., edge_dim=K), which sees one class of K on every edge"}
+INSTEAD = {
+    "edge_dim": ", without edge_attr, or take GINEConv(.., edge_dim=K), which sees one class of K on every edge",
+    "approximate": "; of GELU approximated by tanh describe the layers, with 'gelu_tanh' among them",
+}
 """What else to do about an option that is not supported."""
 
 EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import jax
 import numpy as np
 
 from jgleak.gnn import (
@@ -39,6 +40,7 @@ def _changes(model: GNN, params: Params) -> Iterator[tuple[GNN, Params, str]]:
         for changed, what in _layers(layer):
             place = f"{what} after convolution {number + 1}"
             yield model.clone(layers=_replaced(model, number, changed)), params, place
+    yield from _transposed(model, params)
     yield from _everywhere(model, params)
     for readout, what in _readouts(model.readout):
         yield model.clone(readout=readout), params, what
@@ -53,6 +55,19 @@ def _changes(model: GNN, params: Params) -> Iterator[tuple[GNN, Params, str]]:
             weights = {**params, f"layers_{number}": {**part, "norm": plain}}
             changed = model.clone(layers=_replaced(model, number, layer.clone(norm=LayerNorm())))
             yield changed, weights, f"a layer normalisation without weights after convolution {number + 1}"
+
+
+def _transposed(model: GNN, params: Params) -> Iterator[tuple[GNN, Params, str]]:
+    """Square kernels, whose shape does not tell."""
+    turned = dict(params)
+    for number in range(model.depth):
+        part = params[f"layers_{number}"]
+        changed = jax.tree.map(lambda leaf: leaf.T if leaf.ndim == 2 and len(set(leaf.shape)) == 1 else leaf, part)
+        if any(new is not old for new, old in zip(jax.tree.leaves(changed), jax.tree.leaves(part), strict=True)):
+            turned[f"layers_{number}"] = changed
+            where = f"convolution {number + 1} transposed ('kernel' is (in, out), 'weight' is (out, in))"
+            yield model, {**params, f"layers_{number}": changed}, f"the square matrices of {where}"
+    yield model, turned, "all square matrices transposed ('kernel' is (in, out), 'weight' is (out, in))"
 
 
 def _everywhere(model: GNN, params: Params) -> Iterator[tuple[GNN, Params, str]]:

@@ -36,12 +36,13 @@ ENCODERS = {
 ACTIVATIONS = {
     "relu": "jax.nn:relu",
     "gelu": "jgleak.gnn.activation:gelu",
+    "gelu_tanh": "jgleak.gnn.activation:gelu_tanh",
     "sigmoid": "jax.nn:sigmoid",
     "tanh": "jax.numpy:tanh",
     "elu": "jax.nn:elu",
     "identity": "jgleak.gnn.activation:identity",
 }
-"""The activations of the five papers, and ELU (usual under attention)."""
+"""The activations of the five papers, ELU (usual under attention) and flax's GELU."""
 JUMPS = {
     "last": "jgleak.gnn.jump:LAST",
     "cat": "jgleak.gnn.jump:CAT",

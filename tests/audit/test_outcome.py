@@ -113,7 +113,20 @@ def test_a_number_of_graphs_is_named_where_a_search_for_several_found_none() -> 
     (asked,) = said(3, "nothing assembled")
     assert asked.startswith("batch_size=3:") and "--batch-size unknown" in asked
     assert not said(3, "nothing assembled", counted=True)
-    assert not said(1, "nothing assembled") and not said(3, "time") and not said(3, "no information")
+    assert said(1, "nothing assembled")[0].startswith("batch_size=1:")
+    assert not said(3, "time") and not said(3, "no information")
+
+
+def test_more_graphs_than_the_file_tells_of_are_said() -> None:
+    """As where the update is a sum over three graphs: each is found three times."""
+    model = standard(MOLECULE_SPACE.width, hidden=4)
+    params = model.initial(key=jax.random.key(0))
+    graph = Graph(np.zeros((2, len(MOLECULE_SPACE.features)), np.int32), np.array([[0, 1]]))
+    member = Reconstruction((graph,), None, "match")
+    found = Reconstruction((graph,) * 3, None, "nothing assembled", members=(member,) * 3)
+    answer = outcome(Observation(model, params, params, "bce"), found, TOLD)
+    assert answer.kind == PART and answer.text.startswith("3 graphs, each with a part of the update, and the file")
+    assert "batch_size=1" in answer.text and "reduction='sum'" in answer.hints[0]
 
 
 def test_sizes_that_were_told_and_are_not_found_are_said() -> None:

@@ -38,6 +38,7 @@ WIDTH, SLOTS, NODES = 3, 6, 4
         ("gelu", lambda z: z * (1 + erf(z / np.sqrt(2))) / 2),
         ("sigmoid", expit),
         ("tanh", np.tanh),
+        ("gelu_tanh", lambda z: 0.5 * z * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3)))),
     ],
 )
 def test_activations(name: str, closed_form: Any) -> None:

@@ -166,3 +166,20 @@ def test_a_model_that_no_attack_handles_is_refused(
 def test_a_role_that_a_layer_lacks_is_named() -> None:
     with pytest.raises(ValueError, match="'lin1' has no array 'weight'; its roles are kernel, bias"):
         Linear("lin1", names={"weight": "lin1.weight"})
+
+
+def test_transposed_matrices_are_asked_about() -> None:
+    rows, wide = np.ones((5, 7), np.float32), np.ones(7, np.float32)
+    layers = [GCN("conv1"), "relu", "mean", Linear("out")]
+
+    def refused(first: np.ndarray, bias: np.ndarray, out: np.ndarray) -> str:
+        state = {"conv1.kernel": first, "conv1.bias": bias, "out.kernel": out, "out.bias": np.ones(1, np.float32)}
+        with pytest.raises(ValueError, match="^state: ") as caught:
+            from_arrays(state, {name: np.zeros_like(part) for name, part in state.items()}, layers, loss="bce")
+        return str(caught.value)
+
+    said = refused(rows.T, wide, wide[:, None])
+    assert "'conv1.bias' has the shape (7,), and (5,) would fit the matrix before it; is that matrix transposed" in said
+    said = refused(rows, wide, wide[None])
+    assert "'out.kernel' is (1, 7) as (in, out)" in said and "it looks transposed ('kernel' is (in, out)" in said
+    assert "transposed" not in refused(rows, wide, np.ones((3, 1), np.float32))

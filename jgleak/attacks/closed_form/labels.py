@@ -14,6 +14,7 @@ from jgleak.attacks.task_labels import task_labels
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params, Pooled
+from jgleak.gnn.activation import CURVED
 
 
 def last_bias(model: GNN, update: Params) -> Float[np.ndarray, "... C"]:
@@ -132,7 +133,7 @@ def too_large(observation: Observation) -> str | None:
     loss, gradient = Loss.of(observation.loss), observation.model.output_bias(observation.update)
     if loss.name not in ("ce", "bce", "masked_bce") or gradient is None or observation.scaled:
         return None
-    curved = observation.model.readout.passes_states and observation.model.layers[-1].act == "gelu"
+    curved = observation.model.readout.passes_states and observation.model.layers[-1].act in CURVED
     if observation.adaptive or observation.steps > 1 or curved:  # GELU is steeper than 1 in places
         return None
     largest, most = float(np.max(np.abs(gradient))), max((1.0, *loss.pos_weight))
@@ -310,7 +311,7 @@ def _negative(observation: Observation, gradients: Float[np.ndarray, "k C"]) -> 
     model = observation.model
     if Loss.of(observation.loss).smoothing:
         raise ConditionFailed("label smoothing leaves several entries negative, so signs name no class")
-    if model.readout.passes_states and model.layers[-1].act == "gelu":
+    if model.readout.passes_states and model.layers[-1].act in CURVED:
         raise ConditionFailed("GELU falls before it rises, so the signs behind it name no class; give the labels")
     if not np.all((gradients < 0).sum(axis=1) == 1):
         raise ConditionFailed(

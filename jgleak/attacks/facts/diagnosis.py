@@ -282,7 +282,7 @@ def _squares(evidence: Evidence) -> Iterator[str]:
         factor = fit(evidence, Loss(classes)).factor
         yield (
             f"{said} {target:.6g}: {instead}. At the same time {_another_scale(evidence.observation, factor)}; or the "
-            "update belongs to other parameters"
+            "update is that of several graphs (--batch-size unknown), or belongs to other parameters"
         )
 
 

@@ -35,6 +35,7 @@ from jgleak.attacks.facts.graphs import head_rank
 from jgleak.attacks.facts.head import OF_NUMBERS, of_classes, squared_target, whole
 from jgleak.attacks.noise import added, tail
 from jgleak.federated.loss import Loss
+from jgleak.gnn.activation import CURVED
 
 SIGNS = (ONE, STEPS, MOMENTUM, ADAM, CLIPPING, QUANTISATION)
 """Under these an entry of the last bias keeps the sign that it has in every single step, and zeros stay."""
@@ -200,7 +201,7 @@ def _signs(evidence: Evidence) -> Float[np.ndarray, " C"]:
 def _bias(evidence: Evidence) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray, " C"]]:
     """The last bias' update at every class without weight decay, and how far it may be off."""
     observation = evidence.observation
-    if observation.model.layers[-1].act == "gelu" and observation.model.readout.passes_states:
+    if observation.model.layers[-1].act in CURVED and observation.model.readout.passes_states:
         raise Silent("GELU falls before it rises, so the signs behind it tell no label")
     try:
         gradient = last_bias(observation.model, observation.update)

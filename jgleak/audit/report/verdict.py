@@ -197,7 +197,14 @@ def _advice(real: Sequence[Row]) -> list[str]:
         for name, count in helped.items()
         if name not in leaks
     ]
-    return found or ["No defence of this audit stood against an attack that succeeds without it."]
+    if found:
+        return found
+    if not any(row.undefended for row in real):
+        return [
+            "No attack was run without a defence, so that nothing here shows what a defence adds. Add an empty "
+            "[[defense]] to the grid, and run the audit again."
+        ]
+    return ["No attack succeeded without a defence, so that nothing here shows what a defence adds."]
 
 
 def _how_often(rebuilt: int, listed: int) -> str:

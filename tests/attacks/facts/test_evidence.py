@@ -196,6 +196,8 @@ def test_rows_of_normalised_columns_under_a_raw_schema_are_known() -> None:
     for gradient, schema, looks in ((moved, space, True), (moved, normal, False), (raw, space, False)):
         for scale in (1.0, 1e-4):
             assert evidence(scale * gradient, schema, weights=weights, built=built).looks_normalised is looks
+    alike = np.outer(np.arange(1.0, 5.0), upstream[0])  # as under activations that are nearly linear
+    assert not evidence(space.encode(nodes).T @ alike, space, weights=weights, built=built).looks_normalised
     half = np.concatenate([nodes, [[2, 0]]]).astype(np.int32)  # three of six colours occur
     moved = normal.encode(half).T @ RNG.normal(size=(5, UNITS))
     assert not evidence(moved, space, weights=weights, built=built).looks_normalised, "three rows of six are alike"

@@ -78,7 +78,9 @@ def test_advice_names_the_defences_that_held_and_those_that_did_not() -> None:
     both, alone = of(unit(0), fell, *among).advice[0], of(unit(0), *among).advice[0]
     assert "rebuilt 1 time and listed, not first, 2 times." in both and "were listed, not first, 2 times." in alone
     idle = of(missed(0), held).advice
-    assert idle == ["No defence of this audit stood against an attack that succeeds without it."]
+    assert idle == ["No attack succeeded without a defence, so that nothing here shows what a defence adds."]
+    (bare,) = of(held).advice
+    assert bare.startswith("No attack was run without a defence") and "an empty [[defense]]" in bare
     skipped = unit(0, status="skipped", defense="clip:1+gaussian:0.1")
     other = missed(1, attack="dlg", defense="clip:1+gaussian:0.1")
     assert "Under clip" not in " ".join(of(unit(0), skipped, other).advice)
