@@ -40,10 +40,12 @@ reconstructions the number of graphs is known on both sides, but for those by si
 exact test finds no difference at 5 %. Otherwise the spread of the paper's own number is not counted. A single run has
 no verdict. For errors (RNMSE, MSE, MAE, RMSE) smaller is better. Our clients, 10 to 100 a row (of GLG's batches up to
 500 graphs in ten updates), are other samples of the same sets than the papers'. The sums at the head of a paper count
-a number once, however many tables show it. Guesses that see no gradient, all intervals and the number of clients are in
+a number once, however many tables show it; a table with clients of the defence grid (GraphDLG's Table 9) is not in its
+paper's sum. Guesses that see no gradient, all intervals and the number of clients are in
 `benchmarks/results/*.md`. Run the commands in the repository's root, with the test extras installed (README) and the
 [data sets](command-line.md) in place. Without `--write` they leave the repository's records as they are; `--graphs 2`
-makes a short run (not of `fedgnn`). Options that a record was run with besides stand below its command."""
+makes a short run (not of `fedgnn`, nor of modules of their own, which `--help` tells of). Options that a record was run
+with besides stand below its command, with the rows, where they are not all."""
 
 METRICS = {"exact": ("exact", "exact"), "GSM-0": (RECALL, "gsm0"), "GSM-1": ("gsm1", "gsm1"), "GSM-2": ("gsm2", "gsm2")}
 """GRAIN's columns: the name of ours, and of the paper's. Its GSM-0 is a recall."""
@@ -199,12 +201,21 @@ def section(paper: str, item: Mapping[str, Any]) -> Section:
 
 
 def _besides(paper: str, rows: Sequence[str], attacks: Sequence[str]) -> str:
-    """The time limits and numbers of graphs that records were run with, and by which attacks on some row."""
-    found: dict[str, dict[str, None]] = {}
-    for cell in (Cell(paper, row, attack) for attack in attacks for row in rows):
-        for option in LIMITS.findall(_records()[cell]["command"]) if cell in _records() else []:
-            found.setdefault(option, {})[f"`{cell.attack}`"] = None
-    given = [f"`{option}` ({', '.join(attacks)})" for option, attacks in sorted(found.items())]
+    """The time limits and numbers of graphs that records were run with, by which attacks, and on which rows where not
+    on all that were run."""
+    found: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for attack in attacks:
+        ran = [row for row in rows if Cell(paper, row, attack) in _records()]
+        options: dict[str, list[str]] = {}
+        for row in ran:
+            for option in LIMITS.findall(_records()[Cell(paper, row, attack)]["command"]):
+                options.setdefault(option, []).append(row)
+        for option, some in options.items():
+            found.setdefault(option, {}).setdefault(() if some == ran else tuple(some), []).append(f"`{attack}`")
+    given = []
+    for option, of in sorted(found.items()):
+        each = [", ".join(names) + (": " + ", ".join(some)) * bool(some) for some, names in of.items()]
+        given.append(f"`{option}` ({'; '.join(each)})")
     return f"Options of some records: {'; '.join(given)}." if given else ""
 
 

@@ -70,7 +70,10 @@ def test_a_table_has_its_command_and_either_numbers_or_the_reason() -> None:
     assert "| Tox21, GCN, `grain` | 0.790 (0.680) same | 0.973 (0.869) better |" in text
     whose = [line.whose for line in lines if line.title == "Tox21, GCN"]
     assert whose == ["own", "rival", "rival", "rival", "rival", "ours"]
-    assert "Options of some records: `--graphs 20` (`dlg`, `dlg-a`, `tableak`, `tableak-a`); `--time-limit" in text
+    rivals = "`dlg`, `dlg-a`, `tableak`, `tableak-a`"
+    some = "tox21-gat, citeseer-gcn, citeseer-gat, pokec-gcn, pokec-gat"
+    assert f"Options of some records: `--graphs 20` ({rivals}: {some}); `--time-limit" in text
+    assert f"Options of some records: `--graphs 20` ({rivals})." in page.section("grain", items["Table 8"]).text
     text, _ = page.section("grain", items["Table 8"])
     assert "`census` (BBBP, GCN). No file of BBBP" in text
     first, fifth = ([item for item in glg["item"] if item["name"] == name][0] for name in ("Figure 1", "Table 5"))
