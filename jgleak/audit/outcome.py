@@ -24,7 +24,7 @@ DEGREE = (
 )
 
 
-MORE = "{} graphs, each with a part of the update, and the file states batch_size={}: together they are more than that"
+MORE = "{} graphs with a part of the update each, and batch_size={}: some are not the client's, or it has more graphs"
 
 NUMBER = (
     "is batch_size the number of graphs, and is the update the gradient of their mean loss? Of a sum each graph is "
@@ -80,7 +80,7 @@ def outcome(
         hints = _shorter(found, knowledge.space) if observation.batch_size == 1 else _unnamed(found, knowledge)
         return Outcome(FOUND, "", (*hints, *_faint(distance, fit)))
     if len(found.members) > observation.batch_size:
-        return Outcome(PART, MORE.format(len(found.members), observation.batch_size), (NUMBER,))
+        return Outcome(APPROXIMATION, MORE.format(len(found.members), observation.batch_size), (NUMBER,))
     if found.members and len(found.members) < observation.batch_size:
         text = f"{len(found.members)} of the {observation.batch_size} graphs of the batch; the others were not found"
         late = found.stop == "time" and found.info.get("reason") not in LATE  # that reason says it already

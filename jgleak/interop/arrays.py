@@ -26,8 +26,8 @@ def by_name(tree: Any) -> Arrays:
 
     Args:
       tree: a dict of tensors (PyTorch's ``state_dict()``), nested dicts or lists (flax's ``params``, ``nnx.state``), or
-        a dict by tuples or by names with slashes (a flattened tree). Entries may be NumPy, JAX or torch arrays, or NNX
-        variables; None is left out (a parameter without gradient).
+        a dict by tuples (a flattened tree). Entries may be NumPy, JAX or torch arrays, or NNX variables; None is left
+        out (a parameter without gradient).
 
     Raises:
       ValueError: an entry is not an array of numbers, or two have the same name.
@@ -105,7 +105,7 @@ def _leaves(tree: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     elif isinstance(tree, list | tuple):
         items = enumerate(tree)
     else:
-        yield ".".join(path).replace("/", "."), tree  # flax's flatten_dict(sep="/")
+        yield ".".join(path), tree
         return
     for key, value in items:
         parts = key if isinstance(key, tuple) else (key,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -59,15 +60,24 @@ def _changes(model: GNN, params: Params) -> Iterator[tuple[GNN, Params, str]]:
 
 def _transposed(model: GNN, params: Params) -> Iterator[tuple[GNN, Params, str]]:
     """Square kernels, whose shape does not tell."""
-    turned = dict(params)
+    turned = {}
     for number in range(model.depth):
-        part = params[f"layers_{number}"]
-        changed = jax.tree.map(lambda leaf: leaf.T if leaf.ndim == 2 and len(set(leaf.shape)) == 1 else leaf, part)
-        if any(new is not old for new, old in zip(jax.tree.leaves(changed), jax.tree.leaves(part), strict=True)):
-            turned[f"layers_{number}"] = changed
-            where = f"convolution {number + 1} transposed ('kernel' is (in, out), 'weight' is (out, in))"
-            yield model, {**params, f"layers_{number}": changed}, f"the square matrices of {where}"
-    yield model, turned, "all square matrices transposed ('kernel' is (in, out), 'weight' is (out, in))"
+        name = f"layers_{number}"
+        changed = jax.tree_util.tree_map_with_path(_turned, params[name])
+        pairs = zip(jax.tree.leaves(changed), jax.tree.leaves(params[name]), strict=True)
+        if any(new is not old for new, old in pairs):
+            turned[name] = changed
+            yield model, {**params, name: changed}, f"the square kernels of convolution {number + 1} transposed{STORED}"
+    if len(turned) > 1:
+        yield model, {**params, **turned}, f"the square kernels of all convolutions transposed{STORED}"
+
+
+STORED = " ('kernel' is (in, out), 'weight' is (out, in))"
+
+
+def _turned(path: tuple[Any, ...], leaf: Any) -> Any:
+    square = leaf.ndim == 2 and len(set(leaf.shape)) == 1
+    return leaf.T if square and "kernel" in path[-1].key else leaf
 
 
 def _everywhere(model: GNN, params: Params) -> Iterator[tuple[GNN, Params, str]]:
@@ -126,7 +136,7 @@ def _readouts(readout: Readout) -> Iterator[tuple[Readout, str]]:
         for pooling in ("mean", "sum"):
             if pooling != readout.pooling:
                 yield readout.clone(pooling=pooling), f"the pool {pooling!r}"
-    if isinstance(readout, Pooled | NodeMLP):
+    if isinstance(readout, Pooled | NodeMLP) and len(readout.mlp.widths) > 1:
         for act in ACTIVATIONS:
             if act != readout.mlp.act:
                 yield readout.clone(mlp=readout.mlp.clone(act=act)), f"{act!r} between the readout's linear maps"

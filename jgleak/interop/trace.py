@@ -49,6 +49,7 @@ REASONS = (
     | dict.fromkeys(OTHER_ACTIVATIONS, KNOWN_ACTIVATIONS)
     | {
         "softmax": REFUSED["softmax"],
+        "gelu": "of GELU approximated by tanh describe the layers, with 'gelu_tanh' among them",
         "stack": "join the states of all layers by torch.cat, a sum, or JumpingKnowledge",
         "detach": "no gradient passes it, so that what is before it is not trained",
         "linear": "the arrays of a linear map are found by its module; write it as torch.nn.Linear",

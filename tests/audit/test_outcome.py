@@ -15,7 +15,7 @@ from jgleak.attacks.attack import LATE
 from jgleak.attacks.census.distinct import DIFFER
 from jgleak.attacks.census.small_numbers import TRIED
 from jgleak.attacks.certificate import Certificate
-from jgleak.audit.outcome import FOUND, PART, outcome
+from jgleak.audit.outcome import APPROXIMATION, FOUND, PART, outcome
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, LocalTraining, Observation
@@ -125,7 +125,7 @@ def test_more_graphs_than_the_file_tells_of_are_said() -> None:
     member = Reconstruction((graph,), None, "match")
     found = Reconstruction((graph,) * 3, None, "nothing assembled", members=(member,) * 3)
     answer = outcome(Observation(model, params, params, "bce"), found, TOLD)
-    assert answer.kind == PART and answer.text.startswith("3 graphs, each with a part of the update, and the file")
+    assert answer.kind == APPROXIMATION and answer.text.startswith("3 graphs with a part of the update each, and")
     assert "batch_size=1" in answer.text and "reduction='sum'" in answer.hints[0]
 
 

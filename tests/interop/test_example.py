@@ -90,7 +90,7 @@ def test_a_small_difference_is_refused_where_one_change_explains_it(change: str)
     elif change == "transposed":
         second = params["layers_1"]["conv"]["kernel"]
         weights = params | {"layers_1": {"conv": {"kernel": second.T}}}
-        said = "the square matrices of convolution 2 transposed"
+        said = "the square kernels of convolution 2 transposed"
     else:
         theirs = model.clone(layers=(model.layers[0].clone(norm=LayerNorm(epsilon=1e-6)), model.layers[1]))
     seen = Observation(model, params, jax.tree.map(np.zeros_like, params), "mse")
@@ -100,3 +100,22 @@ def test_a_small_difference_is_refused_where_one_change_explains_it(change: str)
     with pytest.raises(OutputDiffersError, match=f"with {said}"):
         check_example(seen, Example(ROWS, BOTH, wanted))
     check_example(seen, Example(ROWS, BOTH, ours * (1 - 3e-5)))  # no single change explains it
+
+
+def test_an_explanation_holds_for_every_graph_of_the_example() -> None:
+    """And nothing explains a small difference of 16 bits, or one that no change makes."""
+    model = GNN(5, (Layer(GCNConv(16)), Layer(GCNConv(8))), Pooled("mean", MLP((1,))))
+    params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(0)))
+    seen = Observation(model, params, jax.tree.map(np.zeros_like, params), "mse", batch_size=2)
+    one = output(model, params)
+    rows, edges = np.concatenate([ROWS, ROWS]), np.concatenate([BOTH, BOTH + 6], axis=1)
+    batch = np.repeat([0, 1], 6)
+    check_example(seen, Example(rows, edges, np.stack([one, one * (1 + 3e-5)]), batch))
+    with pytest.raises(OutputDiffersError, match="look for an activation in another place"):
+        check_example(seen, Example(rows, edges, np.stack([one, one * 1.33]), batch))
+    other = model.clone(layers=tuple(layer.clone(act="gelu") for layer in model.layers))
+    gelu = dataclasses.replace(seen, model=other)
+    near = output(model.clone(layers=tuple(layer.clone(act="gelu_tanh") for layer in model.layers)), params)
+    with pytest.raises(OutputDiffersError, match="'gelu_tanh'"):
+        check_example(gelu, Example(rows, edges, np.stack([near, near]), batch))
+    check_example(gelu, Example(rows, edges, np.stack([near, near]).astype(np.float16), batch))

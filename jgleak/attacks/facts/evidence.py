@@ -152,15 +152,21 @@ class Evidence:
         """Columns were normalised, though the schema says nothing of it.
 
         Then the rows of a feature's absent values are one row times numbers, which rows of values that occur seldom
-        are. They are under a nearly linear activation; but sums of raw columns agree (``linear``), and of normalised
-        ones they do not.
+        are. They are under a nearly linear activation; but rows of raw columns' absent values are zero, and sums over
+        features agree (``linear``).
         """
-        if self.normalised or self.linear:
+        onehots = [
+            slice(start, start + feature.columns)
+            for feature, start in zip(self.space.features, self.space.offsets, strict=True)
+            if feature.kind == "onehot"
+        ]
+        absent = any(np.any(kernel.zero[columns]) for kernel in self.kernels for columns in onehots)
+        if self.normalised or (self.linear and absent):
             return False
         alike = 0.99 if self.precision > 2.0**-24 else 0.999
-        for feature, start in zip(self.space.features, self.space.offsets, strict=True):
-            for kernel in self.kernels if feature.kind == "onehot" else ():
-                rows = kernel.gradient[start : start + feature.columns]
+        for columns in onehots:
+            for kernel in self.kernels:
+                rows = kernel.gradient[columns]
                 size = np.linalg.norm(rows, axis=1)
                 unit = rows[size > 0] / size[size > 0, None]
                 parallel = np.sum(np.abs(unit @ unit.T) > alike, axis=1)

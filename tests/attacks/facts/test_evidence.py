@@ -198,6 +198,12 @@ def test_rows_of_normalised_columns_under_a_raw_schema_are_known() -> None:
             assert evidence(scale * gradient, schema, weights=weights, built=built).looks_normalised is looks
     alike = np.outer(np.arange(1.0, 5.0), upstream[0])  # as under activations that are nearly linear
     assert not evidence(space.encode(nodes).T @ alike, space, weights=weights, built=built).looks_normalised
+    even = FeatureSpace(
+        (onehot("colour", "rgbkwy"), onehot("size", range(6)))
+    )  # whose sums agree after x -> 2 x - 1 too
+    moved = (2 * even.encode(nodes) - 1).T @ upstream
+    found = evidence(moved, even, weights=RNG.normal(size=(12, UNITS)), built=model().clone(in_features=12))
+    assert found.linear and found.looks_normalised
     half = np.concatenate([nodes, [[2, 0]]]).astype(np.int32)  # three of six colours occur
     moved = normal.encode(half).T @ RNG.normal(size=(5, UNITS))
     assert not evidence(moved, space, weights=weights, built=built).looks_normalised, "three rows of six are alike"
