@@ -77,6 +77,7 @@ def test_another_activation_is_found_where_the_output_is_small() -> None:
         check_example(observed, Example(ROWS, BOTH, wanted))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", ["gelu_tanh", "epsilon", "transposed"])
 def test_a_small_difference_is_refused_where_one_change_explains_it(change: str) -> None:
     """Within the tolerance, but more than rounding leaves."""
@@ -102,6 +103,7 @@ def test_a_small_difference_is_refused_where_one_change_explains_it(change: str)
     check_example(seen, Example(ROWS, BOTH, ours * (1 - 3e-5)))  # no single change explains it
 
 
+@pytest.mark.long
 def test_an_explanation_holds_for_every_graph_of_the_example() -> None:
     """And nothing explains a small difference of 16 bits, or one that no change makes."""
     model = GNN(5, (Layer(GCNConv(16)), Layer(GCNConv(8))), Pooled("mean", MLP((1,))))
