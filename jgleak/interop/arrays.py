@@ -15,6 +15,9 @@ from safetensors import SafetensorError, safe_open
 from jgleak.archives import check_growth
 from jgleak.reading import check_file
 
+STORED = "'kernel' is (in, out), 'weight' is (out, in)"
+"""How matrices are stored, by their names; what to check where one looks transposed."""
+
 PARTS = ("state", "gradient")
 """Prefixes of a file's two trees: ``state.conv1.bias`` and ``gradient.conv1.bias``."""
 

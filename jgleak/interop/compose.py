@@ -38,7 +38,7 @@ from jgleak.gnn import (
 )
 from jgleak.gnn.gine import one_hot_rows
 from jgleak.interop import layers as written
-from jgleak.interop.arrays import Arrays
+from jgleak.interop.arrays import STORED, Arrays
 from jgleak.interop.edge_classes import edge_rows_of
 from jgleak.interop.inside import bias_role, inside_of, kernel_role
 from jgleak.interop.plan import ForwardPlan, PlannedLayer
@@ -186,9 +186,6 @@ def _check_added(plan: ForwardPlan, model: GNN, params: Params) -> None:
             )
     if model.jump in ("max", "sum") and len(set(widths)) > 1:
         raise ValueError(f"layers: 'jump_{model.jump}' needs layers of one width, these have {widths}")
-
-
-STORED = "'kernel' is (in, out), 'weight' is (out, in)"
 
 
 def _check_shapes(places: Sequence[WeightSlot], params: Params, model: GNN) -> None:

@@ -23,6 +23,7 @@ from jgleak.gnn import (
     Pooled,
     Readout,
 )
+from jgleak.interop.arrays import STORED
 
 
 def likely(model: GNN, params: Params, equal: Callable[[GNN, Params], bool]) -> str | None:
@@ -67,12 +68,10 @@ def _transposed(model: GNN, params: Params) -> Iterator[tuple[GNN, Params, str]]
         pairs = zip(jax.tree.leaves(changed), jax.tree.leaves(params[name]), strict=True)
         if any(new is not old for new, old in pairs):
             turned[name] = changed
-            yield model, {**params, name: changed}, f"the square kernels of convolution {number + 1} transposed{STORED}"
+            what = f"the square kernels of convolution {number + 1} transposed ({STORED})"
+            yield model, {**params, name: changed}, what
     if len(turned) > 1:
-        yield model, {**params, **turned}, f"the square kernels of all convolutions transposed{STORED}"
-
-
-STORED = " ('kernel' is (in, out), 'weight' is (out, in))"
+        yield model, {**params, **turned}, f"the square kernels of all convolutions transposed ({STORED})"
 
 
 def _turned(path: tuple[Any, ...], leaf: Any) -> Any:
