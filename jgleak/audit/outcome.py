@@ -206,7 +206,8 @@ def _faint(distance: float, fit: Fit) -> Iterator[str]:
         yield (
             f"the graph's gradient is {distance:.0e} from the observed one; rounding seldom leaves more than "
             f"{USUAL:.0e}, but where a model is certain of its labels: is every constant of the model the client's "
-            "(epsilon of a norm, a slope, a rate)? A graph of a model that is nearly the client's need not be the client's"
+            "(epsilon of a norm, a slope, a rate)? A graph of a model that is nearly the client's need not be "
+            "the client's"
         )
 
 
